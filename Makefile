@@ -1,0 +1,131 @@
+# Corbel: one Makefile, no recursion.        V=1 shows the commands
+#
+#   make                    build corbeld and corbelctl under build/
+#   make demo               a RAID 6 array on six sparse files, served on loopback, until Ctrl-C
+#   make demo DETACH=1      the same, left running; prints nbd= iscsi= web= pidfile= config=     (DIR= LEVEL= SIZE= *_PORT=)
+#   make demo-stop DIR=     ends it
+#   make check              install what is missing, build, run every test
+#   make unit layers        parts of check: unit system fuzz-short lint-docs lint-shape san
+#   make fuzz soak          the long forms
+#   make bench              side by side with other servers, as ratios
+#   make deps               install what building and testing need (Debian 12, root or sudo)
+#   make SAN=address,undefined unit     sanitized, in a build directory of its own
+#   make install DESTDIR= PREFIX=/usr   make uninstall   make fmt   make lint   make clean
+
+VERSION    := 0.1.0
+PREFIX     ?= /usr/local
+SBINDIR    ?= $(PREFIX)/sbin
+MANDIR     ?= $(PREFIX)/share/man
+SYSCONFDIR ?= /etc
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
+INSTALL    ?= install
+PKG_CONFIG ?= pkg-config
+NM         ?= nm
+SAN        ?=
+WERROR     ?= $(if $(CI),1)
+
+comma   := ,
+variant := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+BUILD   ?= build
+B       := $(BUILD)/$(variant)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
+
+# -- tools and flags: pkg-config is asked only when something is compiled -----------------------------------------------
+LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd
+TEST_LIBS  := criterion
+no_compile := clean help deps demo demo-stop check fmt uninstall
+ifneq ($(filter-out $(no_compile),$(or $(MAKECMDGOALS),all)),)
+missing := $(foreach l,$(LIBS),$(if $(shell $(PKG_CONFIG) --exists $(l) && echo y),,$(l)))
+ifneq ($(strip $(missing)),)
+$(error missing development packages: $(missing); `make deps` installs them)
+endif
+LIB_CFLAGS  := $(shell $(PKG_CONFIG) --cflags $(LIBS))
+LIB_LDLIBS  := $(shell $(PKG_CONFIG) --libs $(LIBS)) -lpthread
+TEST_LDLIBS := $(shell $(PKG_CONFIG) --libs $(TEST_LIBS) 2>/dev/null) $(shell $(PKG_CONFIG) --libs libisal jansson)
+endif
+
+CFLAGS ?= -O2 -g
+WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wwrite-strings \
+          -Wpointer-arith -Wimplicit-fallthrough $(if $(WERROR),-Werror)
+HARDEN := $(if $(SAN),,-D_FORTIFY_SOURCE=2) -fstack-protector-strong -fno-strict-aliasing -fno-omit-frame-pointer
+ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE -DCORBEL_VERSION='"$(VERSION)"' -I. $(WARN) $(HARDEN) \
+              $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all) $(LIB_CFLAGS) $(CPPFLAGS) $(CFLAGS)
+ALL_LDFLAGS = $(if $(SAN),-fsanitize=$(SAN)) -Wl,-z,relro,-z,now $(LDFLAGS)
+
+# -- floors: each is an archive and may use only those below it. The link lines of the unit tests enforce it. ------------
+floors     := target cache raid core
+src.core   := $(wildcard core/*.c)
+src.raid   := $(wildcard raid/*.c)
+src.cache  := $(wildcard cache/*.c)
+src.target := $(wildcard target/*.c target/*/*.c)
+src.daemon := $(filter-out daemon/main.c daemon/ctl_%.c daemon/corbelctl.c,$(wildcard daemon/*.c))
+src.ctl    := $(wildcard daemon/ctl_*.c) daemon/corbelctl.c
+obj = $(patsubst %.c,$(B)/%.o,$(1))
+lib = $(foreach l,$(1),$(B)/$(l).a)
+
+.PHONY: all
+all: $(B)/corbeld $(B)/corbelctl
+
+$(foreach l,$(floors) daemon,$(eval $(B)/$(l).a: $(call obj,$(src.$(l)))))
+$(B)/%.a:
+	$(call say,AR,$@)
+	$(Q)mkdir -p $(@D) && rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/%.o: %.c
+	$(call say,CC,$<)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/corbeld: $(B)/daemon/main.o $(call lib,daemon $(floors))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
+
+$(B)/corbelctl: $(call obj,$(src.ctl)) $(call lib,core)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
+
+# -- unit tests: a test of a floor links that floor and those below it, nothing else --------------------------------------
+below.core   := core
+below.raid   := raid core
+below.cache  := cache raid core
+below.target := target cache raid core
+below.daemon := daemon target cache raid core
+testfloors   := $(foreach l,core raid cache target daemon,$(if $(wildcard tests/unit/$(l)/*.c),$(l)))
+src.testlib  := $(wildcard tests/unit/lib/*.c)
+
+define TEST_RULE
+$(B)/tests/unit/$(1)/run: $(call obj,$(wildcard tests/unit/$(1)/*.c) $(src.testlib)) $(call lib,$(below.$(1)))
+	$$(call say,LINK,$$@)
+	$$(Q)$$(CC) $$(ALL_LDFLAGS) $$^ -o $$@ $$(TEST_LDLIBS) $(if $(filter daemon,$(1)),$$(LIB_LDLIBS))
+endef
+$(foreach l,$(testfloors),$(eval $(call TEST_RULE,$(l))))
+
+# Criterion passes a test whose sanitizer report came at exit (a leak), so the report files are the verdict; and it
+# succeeds when a filter matches nothing, so the count of tests is looked at too.
+SANLOG = $(abspath $(B))/san
+.PHONY: unit $(addprefix unit-,$(testfloors))
+unit: $(addprefix unit-,$(testfloors))
+define UNIT_RULE
+unit-$(1): $(B)/tests/unit/$(1)/run
+	$$(call say,TEST,$$<)
+	$$(Q)rm -f $$(SANLOG).*
+	$$(Q)ASAN_OPTIONS=log_path=$$(SANLOG) UBSAN_OPTIONS=print_stacktrace=1:log_path=$$(SANLOG) \
+	  $$< --timeout 120 -j2 $$(if $$(FILTER),--filter '$$(FILTER)') >$$<.log 2>&1 || { cat $$<.log; exit 1; }
+	$$(Q)if ls $$(SANLOG).* >/dev/null 2>&1; then cat $$(SANLOG).*; echo "sanitizer reports: failing"; exit 1; fi
+	$$(Q)grep -q 'Tested: .*[1-9]' $$<.log || { cat $$<.log; echo "no test ran"; exit 1; }
+	$$(Q)grep 'Synthesis' $$<.log
+endef
+$(foreach l,$(testfloors),$(eval $(call UNIT_RULE,$(l))))
+
+# -- layers: the storage code may not reach the world but through core/, nor climb ------------------------------------------
+FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv
+.PHONY: layers
+layers: $(call lib,$(floors))
+	$(call say,LAYERS,$(floors))
+	$(Q)NM=$(NM) FORBIDDEN='$(FORBIDDEN)' tests/lint/layers.sh $(B)
+
+# (demo, check, install and the rest follow)
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,184 @@
+/* Page pool: see core/page.h. Free pages are a stack, so that pages warm in the CPU's cache are used again first. */
+#include "core/page.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include "core/check.h"
+
+struct page_pool {
+    uint32_t count, free_count;
+    struct page *free;
+    TAILQ_HEAD(, page_waiter) waiters;
+    char *memory;
+    struct page pages[];
+};
+
+struct page_pool *page_pool_create(uint32_t count)
+{
+    ASSERT(count > 0);
+    struct page_pool *pool = calloc(1, sizeof *pool + count * sizeof pool->pages[0]);
+    if (pool == NULL)
+        return NULL;
+    pool->memory = mmap(NULL, (size_t)count * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pool->memory == MAP_FAILED) {
+        free(pool);
+        return NULL;
+    }
+    pool->count = pool->free_count = count;
+    TAILQ_INIT(&pool->waiters);
+    for (uint32_t i = count; i-- > 0;) {
+        struct page *page = &pool->pages[i];
+        *page = (struct page){.data = pool->memory + (size_t)i * PAGE_BYTES, .pool = pool, .next_free = pool->free};
+        pool->free = page;
+    }
+    return pool;
+}
+
+void page_pool_destroy(struct page_pool *pool)
+{
+    ASSERT(pool->free_count == pool->count);
+    ASSERT(TAILQ_EMPTY(&pool->waiters));
+    munmap(pool->memory, (size_t)pool->count * PAGE_BYTES);
+    free(pool);
+}
+
+bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count)
+{
+    if (count > pool->free_count)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct page *page = pool->free;
+        pool->free = page->next_free;
+        page->next_free = NULL;
+        page->refs = 1;
+        out[i] = page;
+    }
+    pool->free_count -= count;
+    return true;
+}
+
+bool page_pool_get(struct page_pool *pool, struct page **out, uint32_t count)
+{
+    return TAILQ_EMPTY(&pool->waiters) && page_pool_take(pool, out, count);
+}
+
+void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter)
+{
+    ASSERT(!waiter->waiting && waiter->count <= pool->count);
+    waiter->waiting = true;
+    TAILQ_INSERT_TAIL(&pool->waiters, waiter, link);
+}
+
+void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter)
+{
+    if (!waiter->waiting)
+        return;
+    waiter->waiting = false;
+    TAILQ_REMOVE(&pool->waiters, waiter, link);
+}
+
+uint32_t page_pool_size(const struct page_pool *pool)
+{
+    return pool->count;
+}
+
+uint32_t page_pool_free(const struct page_pool *pool)
+{
+    return pool->free_count;
+}
+
+static void page_release(struct page *page)
+{
+    ASSERT(page->refs > 0);
+    if (--page->refs > 0)
+        return;
+    page->next_free = page->pool->free;
+    page->pool->free = page;
+    page->pool->free_count++;
+}
+
+/* First in line first; nobody overtakes a waiter that wants more than there is. */
+static void wake_waiters(struct page_pool *pool)
+{
+    struct page_waiter *waiter;
+    while ((waiter = TAILQ_FIRST(&pool->waiters)) != NULL && waiter->count <= pool->free_count) {
+        uint32_t before = pool->free_count;
+        page_pool_wait_cancel(pool, waiter);
+        waiter->ready(waiter);
+        ASSERT(pool->free_count <= before);
+    }
+}
+
+void page_put(struct page *page)
+{
+    page_release(page);
+    wake_waiters(page->pool);
+}
+
+/* From the last to the first, so that the next page_pool_get() hands them out in memory order again. */
+void page_put_all(struct page **pages, uint32_t count)
+{
+    if (count == 0)
+        return;
+    struct page_pool *pool = pages[0]->pool;
+    for (uint32_t i = count; i-- > 0;) {
+        ASSERT(pages[i]->pool == pool);
+        page_release(pages[i]);
+        pages[i] = NULL;
+    }
+    wake_waiters(pool);
+}
+
+/* One step of a walk over a page array: where the next bytes stand, and how many lie together. */
+static char *span_at(struct page *const *pages, uint64_t page_off, uint64_t len, uint64_t *span)
+{
+    uint64_t within = page_off % PAGE_BYTES;
+    *span = MIN(len, PAGE_BYTES - within);
+    return (char *)pages[page_off / PAGE_BYTES]->data + within;
+}
+
+void pages_copy_in(struct page **pages, uint64_t page_off, const void *from, uint64_t len)
+{
+    for (uint64_t done = 0, span; done < len; done += span) {
+        char *at = span_at(pages, page_off + done, len - done, &span);
+        memcpy(at, (const char *)from + done, span);
+    }
+}
+
+void pages_copy_out(void *to, struct page *const *pages, uint64_t page_off, uint64_t len)
+{
+    for (uint64_t done = 0, span; done < len; done += span) {
+        const char *at = span_at(pages, page_off + done, len - done, &span);
+        memcpy((char *)to + done, at, span);
+    }
+}
+
+void pages_zero(struct page **pages, uint64_t page_off, uint64_t len)
+{
+    for (uint64_t done = 0, span; done < len; done += span) {
+        char *at = span_at(pages, page_off + done, len - done, &span);
+        memset(at, 0, span);
+    }
+}
+
+int pages_iovec(struct page *const *pages, uint64_t page_off, uint64_t len, struct iovec *out, int max,
+                uint64_t *done_len)
+{
+    int n = 0;
+    uint64_t done = 0;
+    for (uint64_t span; done < len; done += span) {
+        char *at = span_at(pages, page_off + done, len - done, &span);
+        if (n > 0 && (char *)out[n - 1].iov_base + out[n - 1].iov_len == at) {
+            out[n - 1].iov_len += span;
+            continue;
+        }
+        if (n == max)
+            break;
+        out[n++] = (struct iovec){at, span};
+    }
+    *done_len = done;
+    return n;
+}

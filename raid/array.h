@@ -1,0 +1,101 @@
+/*
+ * An array: members with one description, and the volumes cut from them.
+ *
+ * The array owns the description (struct sb_array) and its generations: every change is written to all live members and
+ * flushed before it is acted upon. It decides what a member's error means, records losses before writes that missed
+ * them are acknowledged, marks the array dirty before the first write and clean when quiet or closed, and runs the jobs
+ * (resync after a crash or creation, rebuild of a member brought back).
+ *
+ * Lives on one loop; the disks are lent to it and must be on the same loop. Every asynchronous call ends in its `done`
+ * exactly once; errors carry a sentence that names the disk.
+ */
+#ifndef RAID_ARRAY_H
+#define RAID_ARRAY_H
+
+#include "core/blkdev.h"
+#include "raid/assembly.h"
+#include "raid/superblock.h"
+
+struct array;
+
+struct array_disk {
+    struct blkdev *dev;
+    char identity[SB_IDENTITY_SIZE]; /* serial number, or the path of a file */
+};
+
+struct array_volume_spec {
+    char name[SB_NAME_SIZE];
+    struct layout_spec layout; /* members is filled in by the array; chunk 0: default 64 KiB (RAID 3: 4 KiB) */
+    unsigned slot;             /* jbod */
+    uint64_t size;             /* bytes; 0: all that is left */
+};
+
+struct array_spec {
+    char name[SB_NAME_SIZE];
+    unsigned disks_count;
+    struct array_disk disks[RAID_MEMBERS_MAX];
+    unsigned volumes_count;
+    struct array_volume_spec volumes[SB_VOLUMES_MAX];
+};
+
+/* A call to an array that takes time. */
+struct array_call {
+    void (*done)(struct array_call *);
+    int error;           /* 0 or -errno */
+    char message[256];   /* with an error: what, which disk, so what */
+    struct array *array; /* create, open: the result */
+};
+
+/* Check a spec against its disks and compute the description that would be written: no I/O. NULL or why not. */
+const char *array_describe(struct loop *loop, const struct array_spec *spec, struct sb_array *out, char *why,
+                           size_t why_len);
+
+/* Write superblocks to all disks of the spec (whatever is on them: the caller asked libblkid), then open it. */
+void array_create(struct loop *loop, const struct array_spec *spec, struct array_call *call);
+
+/* Open what assembly_decide() allows to start. disks[slot].dev is NULL where the member is absent. */
+void array_open(struct loop *loop, const struct assembly *assembly, const struct array_disk *disks,
+                struct array_call *call);
+
+/* Finish what is in flight, stop jobs, flush, mark clean, free. The volumes' users must be gone. The array is no more.
+ */
+void array_close(struct array *array, struct array_call *call);
+
+/* Add a volume in free space. */
+void array_add_volume(struct array *array, const struct array_volume_spec *spec, struct array_call *call);
+
+/* Take a member out of service by hand; refused if a volume would fail. */
+void array_fail_member(struct array *array, unsigned slot, struct array_call *call);
+/* Put a disk (the failed one, or a blank one) into a slot that is failed or absent, and rebuild it. */
+void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
+
+struct blkdev *array_volume(struct array *array, const char *name); /* NULL: no such volume */
+const struct sb_array *array_description(const struct array *array);
+
+struct array_job_info {
+    char kind[16]; /* "init", "resync", "rebuild" */
+    char volume[SB_NAME_SIZE];
+    uint64_t done_bytes, total_bytes; /* of the members */
+    uint64_t bytes_per_second, seconds_left;
+};
+
+struct array_member_info {
+    char state[16];
+    char identity[SB_IDENTITY_SIZE];
+    uint64_t read_errors, corrected, write_errors;
+    bool present;
+};
+
+/* A snapshot for status, jobs and members included. */
+struct array_info {
+    char name[SB_NAME_SIZE];
+    char state[16]; /* "optimal", "degraded", "failed" */
+    bool clean;
+    uint64_t generation, free_bytes; /* free bytes of extent per member */
+    unsigned members_count, jobs_count;
+    struct array_member_info members[RAID_MEMBERS_MAX];
+    struct array_job_info jobs[4];
+};
+void array_info(struct array *array, struct array_info *info);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * Which disks make which array, and may it start: decided from values alone.
+ *
+ * Given the labels found on all disks, in any order, the same answer. The rules (docs/architecture.md, "Stale data"):
+ *   - disks belong together by array UUID; the winner is the label whose history contains all others' (fork ids), and
+ *     of those the one with the highest generation;
+ *   - a member's role is read from the winner's table, never from itself;
+ *   - a member is current if it carries the winner's present fork and its slot is active there at a generation that
+ *     missed no change of membership; an older one is stale: its slot counts as absent;
+ *   - labels neither of whose histories contains the other: split brain; started only if one is preferred;
+ *   - the same member UUID twice: a clone; refused unless exactly one matches the recorded identity;
+ *   - not enough members for some volume: not started, and says which it waits for;
+ *   - degraded and not clean: acknowledged writes may be missing from parity levels without a journal: only by force,
+ *     which marks what it made suspect (synced_rows = 0 for the volume).
+ */
+#ifndef RAID_ASSEMBLY_H
+#define RAID_ASSEMBLY_H
+
+#include "raid/superblock.h"
+
+struct assembly_disk {
+    const struct sb_label *label;
+    const char *identity; /* as seen now */
+    const char *name;     /* for messages: the path in the config */
+};
+
+enum assembly_verdict {
+    ASSEMBLY_COMPLETE,       /* all members current */
+    ASSEMBLY_DEGRADED,       /* enough for every volume */
+    ASSEMBLY_WAITING,        /* too few; `reason` names the slots and identities waited for */
+    ASSEMBLY_DIRTY_DEGRADED, /* needs force */
+    ASSEMBLY_SPLIT,          /* split brain; `reason` tells both histories */
+    ASSEMBLY_CLONE,
+};
+
+struct assembly {
+    enum assembly_verdict verdict;
+    bool startable;
+    struct sb_array array;                /* the winner's */
+    int disk_of_slot[RAID_MEMBERS_MAX];   /* index into the disks given, -1: absent */
+    bool stale_of_disk[RAID_MEMBERS_MAX]; /* by index into the disks given, for those of this array */
+    char reason[1024];                    /* always a sentence for people */
+};
+
+struct assembly_options {
+    bool force;         /* start dirty degraded arrays; take the winner of a split brain */
+    struct uuid prefer; /* member UUID whose history wins a split brain; nil: none */
+};
+
+/*
+ * Decide all arrays found among `count` disks (at most RAID_MEMBERS_MAX * 4). Returns how many; at most `max` are
+ * written to `out`, in order of the array's UUID.
+ */
+unsigned assembly_decide(const struct assembly_disk *disks, unsigned count, const struct assembly_options *options,
+                         struct assembly *out, unsigned max);
+
+const char *assembly_verdict_name(enum assembly_verdict verdict);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * What stands on a member: the description of its array, as a value; to bytes and back.
+ *
+ * A superblock is a fixed header (one 4 KiB block: magic, format version, feature masks, array UUID, member UUID, slot,
+ * generation, length, CRC32C of the text, CRC32C of the header) and a JSON text that describes the whole array. Both
+ * are little-endian and readable with dd; docs/on-disk-format.md has the byte table. A member holds four copies: two
+ * slots at its head, written in turn by generation, and a copy of both at its tail (see raid/label.h for the writing).
+ *
+ * Decoding treats the bytes as hostile: anything may be wrong, nothing is asserted.
+ */
+#ifndef RAID_SUPERBLOCK_H
+#define RAID_SUPERBLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/check.h"
+#include "core/uuid.h"
+#include "raid/layout.h"
+
+enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 64 };
+
+/* Bytes of one slot, and where the four copies stand. Byte 0 to 4095 of a disk are never touched. */
+#define SB_SLOT_BYTES (252 * KIB)
+#define SB_HEAD_0     (4 * KIB)
+#define SB_HEAD_1     (256 * KIB)
+#define SB_TAIL_BYTES (1 * MIB) /* the last MiB of the disk's size rounded down to 1 MiB: copies of both slots */
+
+enum sb_member_state { SB_ACTIVE, SB_REBUILDING, SB_FAILED, SB_ABSENT };
+
+struct sb_member {
+    struct uuid uuid;
+    enum sb_member_state state;
+    char identity[SB_IDENTITY_SIZE]; /* serial number or, for a file, its path: as recorded when last seen */
+    uint64_t size;                   /* bytes of the disk that the array uses, tail included */
+};
+
+enum sb_consistency { SB_RESYNC, SB_BITMAP, SB_PPL, SB_JOURNAL };
+
+struct sb_volume {
+    struct uuid uuid;
+    char name[SB_NAME_SIZE];
+    struct layout_spec spec; /* jbod: members is 1 */
+    unsigned slot;           /* jbod: the member it lies on */
+    uint64_t start,
+        extent;    /* place in the data area of every member, bytes, multiples of 1 MiB (span: extent 0 = all) */
+    uint64_t size; /* bytes the volume offers */
+    uint32_t logical_block;
+    enum sb_consistency consistency;
+    uint64_t synced_rows; /* redundancy is known to be right below this row; rows of the layout: everywhere */
+};
+
+/* One line of history: the array ran on under this identity from this generation. */
+struct sb_fork {
+    struct uuid id;
+    uint64_t generation;
+};
+
+/* The description every member carries. */
+struct sb_array {
+    struct uuid uuid;
+    char name[SB_NAME_SIZE];
+    uint64_t generation;
+    uint64_t created_s, updated_s; /* seconds since 1970 */
+    bool clean;                    /* no write may be in flight anywhere */
+    unsigned forks_count;          /* at least 1; the last is the present one */
+    struct sb_fork forks[SB_FORKS_MAX];
+    /* The plan of every member, bytes: all offsets stand here, none is computed from a constant. */
+    uint64_t map_start, map_bytes, journal_start, journal_bytes, headroom_start, headroom_bytes, data_start, data_bytes;
+    unsigned members_count;
+    struct sb_member members[RAID_MEMBERS_MAX];
+    unsigned volumes_count;
+    struct sb_volume volumes[SB_VOLUMES_MAX];
+};
+
+/* What one member says: the array's description, and who it believes to be itself. */
+struct sb_label {
+    struct sb_array array;
+    struct uuid member;
+    unsigned slot;
+};
+
+/* Bytes written (a multiple of 4 KiB, at most SB_SLOT_BYTES) into `out` of SB_SLOT_BYTES; the rest is zero. 0: it does
+ * not fit. */
+size_t superblock_encode(const struct sb_label *label, uint8_t *out);
+
+enum sb_verdict { SB_VALID, SB_NONE /* no magic */, SB_DAMAGED, SB_UNSUPPORTED /* newer format or unknown feature */ };
+/* `why` (may be NULL) gets a sentence when the verdict is not SB_VALID. */
+enum sb_verdict superblock_decode(const uint8_t *bytes, size_t len, struct sb_label *label, char *why, size_t why_len);
+
+/* Fill the plan (map_start .. data_bytes) for members of at least `member_bytes`. NULL or why not (too small). */
+const char *superblock_plan(struct sb_array *array, uint64_t member_bytes);
+
+/* Offset of the tail area on a disk of `member_bytes` (sb_member.size). */
+uint64_t superblock_tail(uint64_t member_bytes);
+
+const char *sb_member_state_name(enum sb_member_state state);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * A volume: a slice of an array with its own layout, seen as a block device.
+ *
+ * volume.c cuts a request at row borders; row.c serves each part: reads, degraded reads, full-row writes,
+ * read-modify-write, reconstruct-write, discard, write-zeroes, and the jobs' work on a row. A row that is being changed
+ * is locked; what comes later on it waits its turn in order.
+ *
+ * The volume reads the members' states and writes none: what an error means is the array's decision. The array is
+ * reached through callbacks it gave (struct volume_owner).
+ *
+ * V1  A write is acknowledged only when every member that should have taken it has, or its loss is recorded on disk
+ *     (loss_recorded).
+ * V2  No member is written before the array is marked dirty on disk (change_begin).
+ * V3  In rows at or above synced_rows redundancy may be wrong: they are changed by reconstruct-write only (which makes
+ *     the columns right), and a lost chunk there is reconstructed all the same; resync rewrites redundancy from data.
+ * V4  All memory is taken when the volume is opened: contexts, row locks, scratch pages. When one runs dry requests
+ *     wait in order.
+ */
+#ifndef RAID_VOLUME_H
+#define RAID_VOLUME_H
+
+#include "core/blkdev.h"
+#include "raid/codec.h"
+#include "raid/layout.h"
+#include "raid/member.h"
+
+struct volume;
+struct volume_owner;
+
+struct volume_owner_ops {
+    /* About to change the medium. True: go on. False: `task` runs when it may (or the volume has failed meanwhile). */
+    bool (*change_begin)(struct volume_owner *, struct task *task);
+    /* One change_begin that was granted is over. */
+    void (*change_end)(struct volume_owner *);
+    /* A member answered `status` to `op` at `off` of its device. On return the member's state says whether it stays. */
+    void (*member_error)(struct volume_owner *, struct member *, enum blk_op op, enum blk_status status, uint64_t off);
+    /* Bytes of a media error were rewritten from redundancy. */
+    void (*member_corrected)(struct volume_owner *, struct member *, uint64_t off, uint64_t len);
+    /* Are all losses of members on disk? True: yes. False: `task` runs when they are. */
+    bool (*loss_recorded)(struct volume_owner *, struct task *task);
+};
+
+struct volume_owner {
+    const struct volume_owner_ops *ops;
+};
+
+struct volume_options {
+    const char *name;
+    const struct layout *layout;
+    unsigned first_slot;           /* array slot of layout slot 0: not 0 for jbod only */
+    struct member *const *members; /* the array's table, indexed by array slot; outlives the volume */
+    uint64_t start;                /* offset in the members' data area */
+    uint64_t size;                 /* bytes offered, at most layout rows */
+    uint32_t logical_block;
+    uint64_t synced_rows;
+    struct volume_owner *owner;
+};
+
+/* NULL if memory is short. Close with blk_close(volume_dev()). */
+struct volume *volume_open(struct loop *loop, const struct volume_options *options);
+struct blkdev *volume_dev(struct volume *volume);
+
+/* Are more members gone than the layout bears? Then every request that needs them is answered BLK_GONE. */
+bool volume_failed(const struct volume *volume);
+bool volume_degraded(const struct volume *volume);
+/* The array calls this after it changed a member's state: watchers are told, waiting rows look again. */
+void volume_members_changed(struct volume *volume);
+
+uint64_t volume_rows(const struct volume *volume);
+uint64_t volume_synced_rows(const struct volume *volume);
+void volume_set_synced_rows(struct volume *volume, uint64_t rows);
+
+/*
+ * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from
+ * data where they differ) or fill the members that are REBUILDING (ROW_REBUILD: their chunks recomputed and written).
+ */
+enum row_work { ROW_RESYNC, ROW_REBUILD };
+
+struct row_job {
+    enum row_work work;
+    uint64_t row;
+    void (*done)(struct row_job *);
+    enum blk_status status; /* BLK_MEDIA: some chunk could not be read nor recovered */
+    bool changed;           /* something had to be written */
+    struct task task;
+    void *held; /* row.c's */
+};
+void volume_row_job(struct volume *volume, struct row_job *job);
+
+#endif

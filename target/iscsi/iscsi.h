@@ -1,0 +1,54 @@
+/*
+ * The iSCSI target (RFC 7143): portals, targets, sessions.
+ *
+ * iscsi_conn_open() takes over a stream that arrived at a portal: login, then discovery or a normal session. When login
+ * has named a target the connection moves to that target's loop and stays there; a target, its LUs and all its sessions
+ * have one owner. The connection frees itself when the stream ends.
+ */
+#ifndef TARGET_ISCSI_ISCSI_H
+#define TARGET_ISCSI_ISCSI_H
+
+#include "core/stream.h"
+#include "target/scsi/scsi.h"
+
+enum { ISCSI_NAME_MAX = 223 };
+
+struct iscsi_server; /* all targets; lives on the loop where streams arrive */
+
+struct iscsi_limits {
+    uint32_t connections;                     /* at once */
+    uint32_t commands;                        /* window: commands in flight a session (MaxCmdSN) */
+    uint64_t login_ns;                        /* time from connect to full feature phase */
+    uint64_t nop_interval_ns, nop_timeout_ns; /* silence before a ping; time for its answer. 0: none */
+};
+
+struct iscsi_server *iscsi_server_create(struct loop *loop, const struct iscsi_limits *limits);
+void iscsi_server_destroy(struct iscsi_server *server);
+
+/*
+ * An address initiators can reach the targets at, for SendTargets: "192.0.2.1:3260", "[2001:db8::1]:3260". A stream's
+ * own local address is preferred; this list is what else is told. All have portal group tag 1.
+ */
+int iscsi_server_add_portal(struct iscsi_server *server, const char *address);
+/* The target is lent; its loop is where its sessions live. 0, -EEXIST, -EINVAL (bad iqn/eui/naa name), -ENOMEM. */
+int iscsi_server_add_target(struct iscsi_server *server, struct scsi_target *target, struct loop *loop,
+                            const char *name, const char *alias);
+
+void iscsi_conn_open(struct iscsi_server *server, struct stream *stream);
+
+/* As nbd_server_drain: asynchronous logout request first, then finish, then cut. */
+void iscsi_server_drain(struct iscsi_server *server, uint64_t grace_ns, struct task *drained);
+uint32_t iscsi_server_connections(const struct iscsi_server *server);
+
+struct iscsi_session_info {
+    char initiator[ISCSI_NAME_MAX + 1], target[ISCSI_NAME_MAX + 1], peer[64];
+    char phase[24];
+    bool header_digest, data_digest;
+    uint64_t read_bytes, written_bytes, commands;
+};
+uint32_t iscsi_server_info(const struct iscsi_server *server, struct iscsi_session_info *out, uint32_t max);
+
+/* "iqn.yyyy-mm.reversed.domain[:anything]", "eui." + 16 hex digits, "naa." + 16 or 32: RFC 7143, 4.2.7. */
+bool iscsi_name_valid(const char *name);
+
+#endif

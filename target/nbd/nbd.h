@@ -1,0 +1,59 @@
+/*
+ * The NBD target: exports, and connections that serve them.
+ *
+ * nbd_conn_open() takes over a stream: handshake, options, then transmission on the export the client chose. Before
+ * transmission the connection moves to the export's loop. The connection frees itself when the stream ends; the server
+ * counts it and is told.
+ *
+ * An nbd_server and its table of exports live on one loop, where streams arrive and negotiate. An export's device may
+ * be on another one.
+ */
+#ifndef TARGET_NBD_NBD_H
+#define TARGET_NBD_NBD_H
+
+#include "core/blkdev.h"
+#include "core/stream.h"
+
+enum { NBD_NAME_MAX = 4096, NBD_PAYLOAD_MAX = 32 << 20 };
+
+struct nbd_server;
+
+struct nbd_export_options {
+    const char *name;        /* "" is the default export */
+    const char *description; /* may be NULL */
+    struct blkdev *dev;      /* lent */
+    bool read_only, hidden;  /* hidden: not listed */
+};
+
+struct nbd_limits {
+    uint32_t connections;    /* at once; further ones are closed */
+    uint32_t requests;       /* in flight a connection */
+    uint64_t negotiation_ns; /* time from connect to transmission */
+};
+
+struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits);
+/* Closes nothing: only when no connection is left (nbd_server_drain). */
+void nbd_server_destroy(struct nbd_server *server);
+int nbd_server_add_export(struct nbd_server *server,
+                          const struct nbd_export_options *options); /* 0, -EEXIST, -EINVAL, -ENOMEM */
+
+void nbd_conn_open(struct nbd_server *server, struct stream *stream);
+
+/*
+ * Stop: connections in negotiation end now, those in transmission finish what they have received and end; after
+ * `grace_ns` the rest is cut. `drained` runs on the server's loop when none is left. Works across loops.
+ */
+void nbd_server_drain(struct nbd_server *server, uint64_t grace_ns, struct task *drained);
+uint32_t nbd_server_connections(const struct nbd_server *server);
+
+/* What status shows of a connection. */
+struct nbd_conn_info {
+    char peer[64];
+    char export_name[64];
+    char phase[24];
+    uint64_t read_bytes, written_bytes, requests;
+};
+/* Fill up to `max`; returns how many connections there are. On the server's loop; counters of others may lag. */
+uint32_t nbd_server_info(const struct nbd_server *server, struct nbd_conn_info *out, uint32_t max);
+
+#endif

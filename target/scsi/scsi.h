@@ -1,0 +1,114 @@
+/*
+ * SCSI without a transport: a CDB and data become block requests, a status and sense.
+ *
+ * The transport (target/iscsi) makes a scsi_task per command and calls
+ *   scsi_task_parse()  looks the CDB up in the table of commands and says which way data goes, how much, and at which
+ *                      page offset; or ends the task at once (check condition, reservation conflict, unit attention);
+ *   (the transport provides pages for `data_len` bytes and, for DATA_OUT, fills them from the initiator)
+ *   scsi_task_run()    does it; `done` follows from the loop, never from inside.
+ * Parameter data (mode pages, UNMAP lists, INQUIRY) moves through the same pages as blocks do.
+ *
+ * A logical unit (scsi_lu) is one blkdev with an identity; a nexus is one initiator port through one target port to all
+ * LUs of a target: it holds the unit attentions. All of it lives on the target's loop.
+ *
+ * Standards: SPC-4, SBC-3; section numbers stand at the checks.
+ */
+#ifndef TARGET_SCSI_SCSI_H
+#define TARGET_SCSI_SCSI_H
+
+#include "core/blkdev.h"
+
+enum { SCSI_CDB_MAX = 16, SCSI_SENSE_MAX = 64, SCSI_LUNS_MAX = 256 };
+#define SCSI_TRANSFER_MAX (8 * MIB) /* VPD B0 MAXIMUM TRANSFER LENGTH; longer is refused by parse */
+
+enum scsi_status {
+    SCSI_GOOD = 0x00,
+    SCSI_CHECK_CONDITION = 0x02,
+    SCSI_CONDITION_MET = 0x04,
+    SCSI_BUSY = 0x08,
+    SCSI_RESERVATION_CONFLICT = 0x18,
+    SCSI_TASK_SET_FULL = 0x28,
+    SCSI_TASK_ABORTED = 0x40,
+};
+
+enum scsi_direction { SCSI_DATA_NONE, SCSI_DATA_IN, SCSI_DATA_OUT };
+
+struct scsi_lu;      /* a logical unit: a device and its SCSI state */
+struct scsi_target;  /* LUs by number */
+struct scsi_nexus;   /* an initiator port at a target */
+struct scsi_command; /* a row of the command table */
+
+struct scsi_lu_options {
+    struct blkdev *dev; /* lent; must be on the target's loop */
+    char product[17];   /* the same on all LUs of an appliance; default "Corbel volume" */
+    char serial[37];    /* VPD 80, stable over restart and rename: the volume's UUID as text */
+    uint8_t naa[16];    /* VPD 83 NAA type 6, derived from the volume's UUID */
+    bool read_only;
+};
+
+struct scsi_target *scsi_target_create(struct loop *loop, const char *name /* iqn */);
+void scsi_target_destroy(struct scsi_target *target); /* no nexus left */
+/* 0, or -EEXIST, -EINVAL, -ENOMEM. */
+int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct scsi_lu_options *options);
+
+/* port_name: the initiator port, "iqn...,i,0x<isid>". A new nexus has UNIT ATTENTION 29/00 pending on every LU. */
+struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *port_name);
+/* No task left. Reservations of the nexus end (SPC-2 reserve). */
+void scsi_nexus_destroy(struct scsi_nexus *nexus);
+
+struct scsi_task {
+    /* Set by the transport before scsi_task_parse(). */
+    struct scsi_nexus *nexus;
+    uint8_t lun[8]; /* as on the wire (SAM, 4.7) */
+    uint8_t cdb[SCSI_CDB_MAX];
+    uint32_t transport_len; /* bytes the transport means to move (EDTL); data_len may be more or less */
+    void (*done)(struct scsi_task *);
+
+    /* Set by parse. */
+    enum scsi_direction direction;
+    uint32_t data_len; /* bytes the CDB moves (DATA_OUT), or may move at most (DATA_IN) */
+    uint32_t page_off; /* where in pages[0] byte 0 belongs */
+
+    /* Set by the transport before run: room for page_off + data_len bytes; DATA_OUT: filled. */
+    struct page **pages;
+    uint32_t received_len; /* DATA_OUT: bytes really received; less than data_len if EDTL was smaller */
+
+    /* Result, in done(). */
+    enum scsi_status status;
+    uint32_t result_len; /* DATA_IN: bytes that are valid in pages, at most data_len */
+    uint8_t sense[SCSI_SENSE_MAX];
+    uint8_t sense_len;
+
+    /* scsi's own. */
+    struct scsi_lu *lu;
+    const struct scsi_command *command;
+    TAILQ_ENTRY(scsi_task) link;
+    struct blk_req req;
+    struct task finish;
+    struct page *scratch[4];
+    uint64_t lba, blocks, position;
+    uint32_t step;
+    bool parsed, running, aborted;
+};
+
+/* True: go on with data and scsi_task_run(). False: the task is over (status, sense are set); done will NOT be called.
+ */
+bool scsi_task_parse(struct scsi_task *task);
+void scsi_task_run(struct scsi_task *task);
+/*
+ * Give a running task up: no further block request is started for it, and `done` comes as soon as the one in flight is
+ * over, with status SCSI_TASK_ABORTED. A task not running may simply be forgotten by the transport.
+ */
+void scsi_task_abort(struct scsi_task *task);
+
+/* Ends a task that never reached a LU, e.g. wrong amount of unsolicited data: sets CHECK CONDITION and sense. */
+void scsi_task_set_sense(struct scsi_task *task, uint8_t key, uint8_t asc, uint8_t ascq);
+
+/* LOGICAL UNIT RESET and target resets: unit attention 29/0x for every nexus. The transport aborts its tasks itself. */
+bool scsi_lun_exists(const struct scsi_target *target, const uint8_t lun[8]);
+void scsi_lun_reset(struct scsi_target *target, const uint8_t lun[8]);
+void scsi_target_reset(struct scsi_target *target);
+/* Tasks of `nexus` were cleared by another nexus's CLEAR TASK SET: 2F/00. */
+void scsi_nexus_cleared(struct scsi_nexus *nexus, const uint8_t lun[8]);
+
+#endif

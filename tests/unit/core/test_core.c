@@ -1,0 +1,163 @@
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <sys/uio.h>
+
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/crc32c.h"
+#include "core/sm.h"
+#include "core/uuid.h"
+#include "tests/unit/lib/testloop.h"
+
+Test(crc32c, known_answers_of_rfc3720_b4)
+{
+    uint8_t bytes[32] = {0};
+    cr_expect_eq(crc32c(0, bytes, 32), 0x8a9136aau);
+    memset(bytes, 0xff, 32);
+    cr_expect_eq(crc32c(0, bytes, 32), 0x62a8ab43u);
+    for (unsigned i = 0; i < 32; i++)
+        bytes[i] = (uint8_t)i;
+    cr_expect_eq(crc32c(0, bytes, 32), 0x46dd794eu);
+    cr_expect_eq(crc32c(crc32c(0, bytes, 13), bytes + 13, 19), 0x46dd794eu, "in two parts");
+}
+
+Test(bytes, orders)
+{
+    uint8_t b[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    cr_expect_eq(get_be16(b), 0x0102u);
+    cr_expect_eq(get_be24(b), 0x010203u);
+    cr_expect_eq(get_be32(b), 0x01020304u);
+    cr_expect_eq(get_le64(b), 0x0807060504030201ull);
+    put_be24(b, 0xabcdef);
+    cr_expect_eq(b[0], 0xab);
+    cr_expect_eq(b[2], 0xef);
+}
+
+Test(uuid, text_there_and_back)
+{
+    struct testloop *t = testloop_create(1, 7);
+    struct uuid u = uuid_generate(&t->loop), v;
+    char text[UUID_TEXT_SIZE];
+    uuid_format(&u, text);
+    cr_expect_eq(strlen(text), 36);
+    cr_expect_eq(text[14], '4');
+    cr_expect(uuid_parse(text, &v) && uuid_equal(&u, &v));
+    text[35] = 'x';
+    cr_expect_not(uuid_parse(text, &v));
+    cr_expect_not(uuid_parse("", &v));
+    testloop_destroy(t);
+}
+
+struct timer_case {
+    struct timer timer;
+    uint64_t fired_at;
+    struct testloop *t;
+};
+
+static void on_fire(struct timer *timer)
+{
+    struct timer_case *c = container_of(timer, struct timer_case, timer);
+    c->fired_at = c->t->loop.now_ns;
+}
+
+Test(loop, timers_fire_at_their_time_and_stopped_ones_never)
+{
+    enum { N = 300 };
+    struct testloop *t = testloop_create(1, 3);
+    struct timer_case cases[N];
+    uint64_t start = t->loop.now_ns, due[N];
+    for (unsigned i = 0; i < N; i++) {
+        cases[i] = (struct timer_case){.timer.fire = on_fire, .t = t};
+        due[i] = test_random(&t->seed) % 1000;
+        timer_start(&t->loop, &cases[i].timer, due[i]);
+    }
+    for (unsigned i = 0; i < N; i += 3)
+        timer_stop(&t->loop, &cases[i].timer);
+    for (unsigned i = 1; i < N; i += 3) {
+        due[i] = test_random(&t->seed) % 5000;
+        timer_start(&t->loop, &cases[i].timer, due[i]); /* moved */
+    }
+    testloop_run(t);
+    for (unsigned i = 0; i < N; i++)
+        cr_expect_eq(cases[i].fired_at, i % 3 == 0 ? 0 : start + due[i], "timer %u", i);
+    testloop_destroy(t);
+}
+
+Test(page, pool_is_bounded_and_waiters_are_served_in_line)
+{
+    struct page_pool *pool = page_pool_create(4);
+    struct page *a[4], *b[2];
+    cr_assert(page_pool_get(pool, a, 3));
+    cr_expect_not(page_pool_get(pool, b, 2), "all or none");
+    cr_expect_eq(page_pool_free(pool), 1);
+    page_ref(a[0]);
+    page_put(a[0]);
+    cr_expect_eq(page_pool_free(pool), 1, "a second reference keeps it");
+    page_put_all(a, 3);
+    cr_expect_eq(page_pool_free(pool), 4);
+    page_pool_destroy(pool);
+}
+
+Test(page, iovec_merges_neighbours_and_copies_cross_pages)
+{
+    struct page_pool *pool = page_pool_create(8);
+    struct page *p[4];
+    struct iovec iov[4];
+    uint64_t covered;
+    cr_assert(page_pool_get(pool, p, 4));
+    cr_expect_eq(pages_iovec(p, 512, 3 * PAGE_BYTES, iov, 4, &covered), 1);
+    cr_expect_eq(covered, 3 * PAGE_BYTES);
+    struct page *swap = p[1];
+    p[1] = p[2];
+    p[2] = swap;
+    cr_expect_eq(pages_iovec(p, 512, 3 * PAGE_BYTES, iov, 4, &covered), 4);
+    uint8_t in[9000], out[9000];
+    test_fill(in, sizeof in, 1);
+    pages_copy_in(p, 700, in, sizeof in);
+    pages_copy_out(out, p, 700, sizeof out);
+    cr_expect_arr_eq(in, out, sizeof in);
+    page_put_all(p, 4);
+    page_pool_destroy(pool);
+}
+
+Test(blkdev, memory_disk_keeps_what_is_written)
+{
+    struct testloop *t = testloop_create(16, 1);
+    struct memdisk *disk = memdisk_create(&t->loop, "m0", 1 * MIB, 512);
+    uint8_t in[10240], out[10240];
+    test_fill(in, sizeof in, 2);
+    cr_expect_eq(test_io(t, &disk->dev, BLK_WRITE, BLK_FUA, 1536, in, sizeof in), BLK_OK);
+    cr_expect_eq(test_io(t, &disk->dev, BLK_READ, 0, 1536, out, sizeof out), BLK_OK);
+    cr_expect_arr_eq(in, out, sizeof in);
+    cr_expect_eq(disk->fuas, 1);
+    disk->dev.info.read_only = true;
+    cr_expect_eq(test_io(t, &disk->dev, BLK_WRITE, 0, 0, in, 512), BLK_READONLY);
+    test_close(t, &disk->dev);
+    testloop_destroy(t);
+}
+
+Test(blkdev, a_request_out_of_range_is_a_programmer_error, .signal = SIGABRT)
+{
+    struct testloop *t = testloop_create(16, 1);
+    struct memdisk *disk = memdisk_create(&t->loop, "m0", 1 * MIB, 512);
+    uint8_t in[1024] = {0};
+    test_io(t, &disk->dev, BLK_WRITE, 0, 1 * MIB - 512, in, sizeof in);
+}
+
+static const struct sm_state door[] = {{"closed", SM_TO(1)}, {"open", SM_TO(0) | SM_TO(2)}, {"gone", 0}};
+
+Test(sm, moves_in_the_table)
+{
+    struct sm sm;
+    sm_init(&sm, door, 3, 0);
+    sm_move(&sm, 1);
+    sm_move(&sm, 2);
+    cr_expect_str_eq(sm_name(&sm), "gone");
+}
+
+Test(sm, a_move_that_is_not_in_the_table_aborts, .signal = SIGABRT)
+{
+    struct sm sm;
+    sm_init(&sm, door, 3, 0);
+    sm_move(&sm, 2);
+}
