@@ -127,5 +127,26 @@ layers: $(call lib,$(floors))
 	$(call say,LAYERS,$(floors))
 	$(Q)NM=$(NM) FORBIDDEN='$(FORBIDDEN)' tests/lint/layers.sh $(B)
 
+# -- fuzz: each tests/fuzz/fuzz_NAME.c is one LLVMFuzzerTestOneInput(); its corpus is tests/fuzz/corpus/NAME/ ---------------
+fuzzers      := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 600
+FUZZ_SEED    ?= 1
+FUZZ_SAN     := address,undefined
+.PHONY: fuzz fuzz-short fuzz-run $(addprefix fuzz-run-,$(fuzzers))
+.SECONDARY: $(call obj,$(wildcard tests/fuzz/*.c))
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/driver.o $(call lib,$(floors))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
+
+fuzz-short:
+	$(Q)$(MAKE) --no-print-directory SAN=$(FUZZ_SAN) FUZZ_SECONDS=3 fuzz-run
+fuzz:
+	$(Q)$(MAKE) --no-print-directory SAN=$(FUZZ_SAN) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz-run
+fuzz-run: $(addprefix fuzz-run-,$(fuzzers))
+$(addprefix fuzz-run-,$(fuzzers)): fuzz-run-%: $(B)/tests/fuzz/fuzz_%
+	$(call say,FUZZ,$*)
+	$(Q)cd $(B) && ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1 \
+	  tests/fuzz/fuzz_$* -seconds $(FUZZ_SECONDS) -seed $(FUZZ_SEED) $(wildcard $(CURDIR)/tests/fuzz/corpus/$*)
+
 # (demo, check, install and the rest follow)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
