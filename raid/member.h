@@ -29,6 +29,7 @@ struct member {
     uint64_t data_start; /* where the data area begins on dev, bytes */
     uint64_t read_errors, corrected, write_errors;
     uint64_t error_window_start_ns, errors_in_window;
+    uint64_t timeout_window_start_ns, timeouts_in_window;
 };
 
 void member_init(struct member *member, unsigned slot, struct blkdev *dev, uint64_t data_start,
@@ -49,8 +50,8 @@ const char *member_state_name(enum member_state state);
 enum member_action { MEMBER_KEEP, MEMBER_FAIL };
 /*
  * Count an error and say whether the member stays. Media errors on reads are forgiven up to a threshold (they are
- * rewritten from redundancy): 32 within an hour. A failed write, a device that is gone or a third time-out in a minute
- * fails it.
+ * rewritten from redundancy): 32 within an hour. A failed write or flush, a device that is gone or a third time-out in
+ * a minute fails it.
  */
 enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t now_ns);
 

@@ -28,7 +28,10 @@ struct volume;
 struct volume_owner;
 
 struct volume_owner_ops {
-    /* About to change the medium. True: go on. False: `task` runs when it may (or the volume has failed meanwhile). */
+    /*
+     * About to change the medium. True: granted, go on. False: nothing was granted; `task` runs when it is time to ask
+     * again (or the volume has failed meanwhile).
+     */
     bool (*change_begin)(struct volume_owner *, struct task *task);
     /* One change_begin that was granted is over. */
     void (*change_end)(struct volume_owner *);
@@ -36,7 +39,7 @@ struct volume_owner_ops {
     void (*member_error)(struct volume_owner *, struct member *, enum blk_op op, enum blk_status status, uint64_t off);
     /* Bytes of a media error were rewritten from redundancy. */
     void (*member_corrected)(struct volume_owner *, struct member *, uint64_t off, uint64_t len);
-    /* Are all losses of members on disk? True: yes. False: `task` runs when they are. */
+    /* Are all losses of members on disk? True: yes. False: `task` runs when it is time to ask again. */
     bool (*loss_recorded)(struct volume_owner *, struct task *task);
 };
 
