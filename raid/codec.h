@@ -6,7 +6,8 @@
  * those of Linux md's RAID 6. In copy codecs there is one data chunk, and every role is the same bytes.
  *
  * All functions work on `roles` pointers to `len` bytes, indexed by role. They are pure; memory is the caller's; len
- * is any number of bytes. Tables are computed at codec_init() or in fixed space on the stack.
+ * is any number of bytes below 2 GiB and pointers have any alignment, but 64-byte alignment is faster. Tables are
+ * computed at codec_init() or in fixed space on the stack.
  */
 #ifndef RAID_CODEC_H
 #define RAID_CODEC_H
@@ -19,14 +20,18 @@ enum { CODEC_DATA_MAX = 64, CODEC_REDUNDANCY_MAX = 3 };
 struct codec {
     unsigned data, redundancy, roles;
     bool parity;
-    /* ISA-L's expanded coefficient tables: [redundancy][data][32]; see codec.c */
+    uint8_t coefficients[CODEC_REDUNDANCY_MAX][CODEC_DATA_MAX]; /* g^(parity * data role) */
+    /* ISA-L's expansion of the coefficients, [redundancy][data][32]; see codec.c */
     uint8_t tables[CODEC_REDUNDANCY_MAX * CODEC_DATA_MAX * 32];
 };
 
-/* parity: redundancy 0 to 3 and data 1 to 63; else data 1 and any redundancy (copies). */
+/* parity: redundancy 0 to 3 and data 1 to 63; else data 1 and any redundancy (copies). At most 64 roles. */
 void codec_init(struct codec *codec, bool parity, unsigned data, unsigned redundancy);
 
-/* Compute the redundancy chunks whose bit (1 << role) is in `want` from all data chunks. */
+/*
+ * Compute the redundancy chunks whose bit (1 << role) is in `want` from all data chunks; the pointers of other
+ * redundancy chunks are not looked at. A copy that is the data chunk's own memory is left alone.
+ */
 void codec_encode(const struct codec *codec, uint8_t *const *chunks, uint64_t want, uint64_t len);
 
 /* delta = old ^ new, for codec_update(). */

@@ -49,18 +49,18 @@ enum { RAID_LEVEL_COUNT = 13 };
 
 enum raid_rotation { ROTATE_LEFT_ASYMMETRIC, ROTATE_RIGHT_ASYMMETRIC, ROTATE_LEFT_SYMMETRIC, ROTATE_RIGHT_SYMMETRIC };
 
-/* What an administrator asks for. */
+/* What an administrator asks for. layout_init() fills in what is 0 for want of a choice. */
 struct layout_spec {
     enum raid_level level;
     enum raid_rotation rotation; /* 5, 6, tp, 50, 60 */
     unsigned members;
-    unsigned spans;  /* 30, 50, 60: at least 2; else 1 */
-    unsigned copies; /* 10, 1E: at least 2; level 1 has as many as members; else 1 */
-    uint32_t chunk;  /* bytes: a power of two, 4 KiB to 16 MiB; RAID 3: 4 KiB */
+    unsigned spans;  /* 30, 50, 60: at least 2; else 0 or 1 */
+    unsigned copies; /* 10, 1E: at least 2 (0: 2); 1: as many as members (or 0, 1); else 0 or 1 */
+    uint32_t chunk;  /* bytes: a power of two, 4 KiB to 16 MiB; 3, 30: 4 KiB (or 0) */
 };
 
 struct layout {
-    struct layout_spec spec;
+    struct layout_spec spec;                   /* complete: spans, copies and chunk as they are used */
     unsigned data;                             /* data chunks a row */
     unsigned redundancy;                       /* further chunks a row; as many may be lost in any one row */
     unsigned roles;                            /* data + redundancy */
@@ -68,6 +68,7 @@ struct layout {
     uint64_t row_data;                         /* bytes of volume data a row */
     uint64_t rows;                             /* whole rows that fit */
     uint64_t span_start[RAID_MEMBERS_MAX + 1]; /* span level: first row of each member, then the count */
+    char mistake[120];                         /* the sentence of a layout_init() that failed */
 };
 
 struct layout_place {
@@ -77,7 +78,7 @@ struct layout_place {
 
 /*
  * Check `spec` and compute the layout for extents of extent[slot] bytes (all equal but for span; what is smaller or
- * ragged is rounded down). NULL, or a sentence that says what is wrong with the spec.
+ * ragged is rounded down). NULL, or a sentence that says what is wrong with the spec; it lives in *layout.
  */
 const char *layout_init(struct layout *layout, const struct layout_spec *spec, const uint64_t *extent);
 
@@ -85,7 +86,7 @@ void layout_place(const struct layout *layout, uint64_t row, unsigned role, stru
 /* False for a place that no row uses. `off` may be any byte; the role's chunk contains it. */
 bool layout_find(const struct layout *layout, unsigned slot, uint64_t off, uint64_t *row, unsigned *role);
 
-/* Bytes of extent needed on each member for `size` bytes of data (not span). */
+/* Bytes of extent needed on each member for `size` bytes of data (not span). The spec is one layout_init() accepts. */
 uint64_t layout_extent_for(const struct layout_spec *spec, uint64_t size);
 
 /* Members that may be lost at once in the worst case. */
@@ -94,6 +95,7 @@ unsigned layout_tolerance(const struct layout *layout);
 bool layout_survives(const struct layout *layout, uint64_t lost);
 
 const char *raid_level_name(enum raid_level level); /* "jbod", "span", "raid0", "raid10", "raid1e", "raidtp", ... */
+/* The name, or what follows "raid" in it ("6", "tp"), in either case. */
 bool raid_level_parse(const char *name, enum raid_level *level);
 const char *raid_rotation_name(enum raid_rotation r); /* "left-symmetric", ... */
 bool raid_rotation_parse(const char *name, enum raid_rotation *r);
