@@ -11,6 +11,7 @@
 #ifndef RAID_SUPERBLOCK_H
 #define RAID_SUPERBLOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,10 +51,15 @@ struct sb_volume {
     uint64_t synced_rows; /* redundancy is known to be right below this row; rows of the layout: everywhere */
 };
 
-/* One line of history: the array ran on under this identity from this generation. */
+/*
+ * One line of history: the array ran on under this identity from this generation. A settled line is the history that
+ * lost a split brain, put before the present one when somebody chose: what still carries it is stale, and not asked
+ * about again.
+ */
 struct sb_fork {
     struct uuid id;
     uint64_t generation;
+    bool settled;
 };
 
 /* The description every member carries. */
@@ -81,17 +87,28 @@ struct sb_label {
 };
 
 /* Bytes written (a multiple of 4 KiB, at most SB_SLOT_BYTES) into `out` of SB_SLOT_BYTES; the rest is zero. 0: it does
- * not fit. */
+ * not fit, or superblock_check() is not content with it: what is written can be read back. */
 size_t superblock_encode(const struct sb_label *label, uint8_t *out);
 
 enum sb_verdict { SB_VALID, SB_NONE /* no magic */, SB_DAMAGED, SB_UNSUPPORTED /* newer format or unknown feature */ };
-/* `why` (may be NULL) gets a sentence when the verdict is not SB_VALID. */
+/*
+ * `why` (may be NULL) gets a sentence when the verdict is not SB_VALID. *label is defined with SB_VALID; with
+ * SB_UNSUPPORTED only what stands in the header is: array.uuid, array.generation, member, slot.
+ */
 enum sb_verdict superblock_decode(const uint8_t *bytes, size_t len, struct sb_label *label, char *why, size_t why_len);
+
+/*
+ * Do the parts of a label go together: numbers in range, names printable, areas in order and apart, layouts possible,
+ * the member in its own table? NULL, or a sentence. Members' areas must lie before the tail of their size.
+ */
+const char *superblock_check(const struct sb_label *label);
+/* Is it a name or identity that can be recorded: ended within `size` bytes, UTF-8, no control characters? */
+bool superblock_text_ok(const char *text, size_t size);
 
 /* Fill the plan (map_start .. data_bytes) for members of at least `member_bytes`. NULL or why not (too small). */
 const char *superblock_plan(struct sb_array *array, uint64_t member_bytes);
 
-/* Offset of the tail area on a disk of `member_bytes` (sb_member.size). */
+/* Offset of the tail area on a disk of `member_bytes` (sb_member.size). 0: the disk is too small to have one. */
 uint64_t superblock_tail(uint64_t member_bytes);
 
 const char *sb_member_state_name(enum sb_member_state state);

@@ -1,0 +1,205 @@
+/*
+ * Do the parts of a superblock go together? Run on what was read before it is believed, and on what is to be written.
+ *
+ * Every rule returns NULL or a sentence. What may be assumed here: counts are within their arrays, enums within their
+ * range, sizes at most 2^56 (superblock_json.c for what was read; bounds_check() for what is to be written).
+ */
+#include <string.h>
+
+#include "raid/superblock.h"
+
+#define BYTES_MAX (1ull << 56)
+
+/* Bytes of the UTF-8 character at `s`; 0: none, or a control character. Overlong forms and surrogates are refused. */
+static size_t character_length(const unsigned char *s)
+{
+    static const struct {
+        unsigned char first_low, first_high, second_low, second_high, length;
+    } forms[] = {
+        /* The Unicode Standard, table 3-7; 7f and 80-9f are control characters. */
+        {0x20, 0x7e, 0, 0, 1},       {0xc2, 0xc2, 0xa0, 0xbf, 2}, {0xc3, 0xdf, 0x80, 0xbf, 2},
+        {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
+        {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+        {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(forms); i++) {
+        if (s[0] < forms[i].first_low || s[0] > forms[i].first_high)
+            continue;
+        if (forms[i].length > 1 && (s[1] < forms[i].second_low || s[1] > forms[i].second_high))
+            return 0;
+        for (unsigned j = 2; j < forms[i].length; j++)
+            if ((s[j] & 0xc0) != 0x80)
+                return 0;
+        return forms[i].length;
+    }
+    return 0;
+}
+
+bool superblock_text_ok(const char *text, size_t size)
+{
+    const char *end = memchr(text, '\0', size);
+    if (end == NULL)
+        return false;
+    /* The terminator is no continuation byte, so no character reaches beyond it. */
+    for (size_t length; text < end; text += length) {
+        length = character_length((const unsigned char *)text);
+        if (length == 0)
+            return false;
+    }
+    return true;
+}
+
+static const char *bounds_check(const struct sb_array *a)
+{
+    if (a->forks_count < 1 || a->forks_count > SB_FORKS_MAX)
+        return "the history is empty or too long";
+    if (a->members_count < 1 || a->members_count > RAID_MEMBERS_MAX)
+        return "there are no members, or too many";
+    if (a->volumes_count > SB_VOLUMES_MAX)
+        return "there are too many volumes";
+    if (a->generation > INT64_MAX || a->created_s > INT64_MAX || a->updated_s > INT64_MAX)
+        return "the generation or a date is out of range";
+    return NULL;
+}
+
+static const char *forks_check(const struct sb_array *a)
+{
+    for (unsigned i = 0; i < a->forks_count; i++) {
+        if (uuid_is_nil(&a->forks[i].id))
+            return "a line of the history has no identity";
+        if (a->forks[i].generation > a->generation || (i > 0 && a->forks[i].generation < a->forks[i - 1].generation))
+            return "the history is not in order of its generations";
+    }
+    return a->forks[a->forks_count - 1].settled ? "the present history is marked as the loser of a split brain" : NULL;
+}
+
+/* The areas stand in this order, one behind the other, from 1 MiB on. */
+static const char *plan_check(const struct sb_array *a)
+{
+    const uint64_t areas[][2] = {{a->map_start, a->map_bytes},
+                                 {a->journal_start, a->journal_bytes},
+                                 {a->headroom_start, a->headroom_bytes},
+                                 {a->data_start, a->data_bytes}};
+    uint64_t end = 1 * MIB;
+    for (unsigned i = 0; i < ARRAY_LENGTH(areas); i++) {
+        if (areas[i][0] % MIB != 0 || areas[i][1] % MIB != 0)
+            return "an area of the plan is not aligned to 1 MiB";
+        if (areas[i][0] < end || areas[i][0] > BYTES_MAX || areas[i][1] > BYTES_MAX)
+            return "the areas of the plan overlap";
+        end = areas[i][0] + areas[i][1];
+    }
+    return a->data_bytes == 0 ? "there is no room for data" : NULL;
+}
+
+static const char *members_check(const struct sb_array *a)
+{
+    for (unsigned i = 0; i < a->members_count; i++) {
+        const struct sb_member *m = &a->members[i];
+        if (uuid_is_nil(&m->uuid) || (unsigned)m->state > SB_ABSENT)
+            return "a member has no UUID or no state";
+        if (!superblock_text_ok(m->identity, sizeof m->identity))
+            return "a member's identity is too long or not printable";
+        if (m->size > BYTES_MAX || superblock_tail(m->size) < a->data_start + a->data_bytes)
+            return "a member is smaller than the plan";
+        for (unsigned j = 0; j < i; j++)
+            if (uuid_equal(&m->uuid, &a->members[j].uuid))
+                return "two members have the same UUID";
+    }
+    return NULL;
+}
+
+/* Bytes of extent on each member that a layout of the volume has. */
+static void volume_extents(const struct sb_array *a, const struct sb_volume *v, uint64_t extent[RAID_MEMBERS_MAX])
+{
+    for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++) {
+        extent[i] = v->extent;
+        if (v->extent == 0) /* span: all that the member has */
+            extent[i] = i < a->members_count ? superblock_tail(a->members[i].size) - a->data_start - v->start : 0;
+    }
+}
+
+static const char *volume_place_check(const struct sb_array *a, const struct sb_volume *v)
+{
+    if (v->start % MIB != 0 || v->extent % MIB != 0)
+        return "a volume is not aligned to 1 MiB";
+    if (v->start >= a->data_bytes || v->extent > a->data_bytes - v->start)
+        return "a volume reaches beyond the data area";
+    if (v->extent == 0 && v->spec.level != RAID_SPAN)
+        return "a volume has no extent";
+    if (v->spec.level == RAID_JBOD ? v->slot >= a->members_count : v->spec.members > a->members_count)
+        return "a volume needs members that the array does not have";
+    return NULL;
+}
+
+static const char *volume_check(const struct sb_array *a, const struct sb_volume *v)
+{
+    if (uuid_is_nil(&v->uuid) || v->name[0] == '\0' || !superblock_text_ok(v->name, sizeof v->name))
+        return "a volume has no UUID or no printable name";
+    if (!is_power_of_two(v->logical_block) || v->logical_block < 512 || v->logical_block > 4096)
+        return "a volume's logical block is not 512 to 4096 bytes";
+    if ((unsigned)v->consistency > SB_JOURNAL || (unsigned)v->spec.rotation > ROTATE_RIGHT_SYMMETRIC)
+        return "a volume's consistency policy or parity rotation is unknown";
+    const char *why = volume_place_check(a, v);
+    if (why != NULL)
+        return why;
+    uint64_t extent[RAID_MEMBERS_MAX];
+    struct layout layout;
+    volume_extents(a, v, extent);
+    if (layout_init(&layout, &v->spec, extent) != NULL)
+        return "a volume has a layout that cannot be";
+    if (v->size == 0 || v->size % v->logical_block != 0 || v->size > layout.rows * layout.row_data)
+        return "a volume's size is not what its extent can hold";
+    if (layout.redundancy > 0 ? v->synced_rows > layout.rows : v->synced_rows > INT64_MAX)
+        return "a volume has fewer rows than are said to be in sync";
+    return NULL;
+}
+
+/* jbod takes its slot of the members, all other levels slots 0 to members - 1. */
+static bool share_a_member(const struct sb_volume *a, const struct sb_volume *b)
+{
+    bool one_a = a->spec.level == RAID_JBOD, one_b = b->spec.level == RAID_JBOD;
+    if (one_a && one_b)
+        return a->slot == b->slot;
+    return one_a ? a->slot < b->spec.members : !one_b || b->slot < a->spec.members;
+}
+
+static bool overlap(const struct sb_volume *a, const struct sb_volume *b)
+{
+    uint64_t end_a = a->extent == 0 ? UINT64_MAX : a->start + a->extent;
+    uint64_t end_b = b->extent == 0 ? UINT64_MAX : b->start + b->extent;
+    return a->start < end_b && b->start < end_a && share_a_member(a, b);
+}
+
+static const char *volumes_check(const struct sb_array *a)
+{
+    for (unsigned i = 0; i < a->volumes_count; i++) {
+        const struct sb_volume *v = &a->volumes[i];
+        const char *why = volume_check(a, v);
+        if (why != NULL)
+            return why;
+        for (unsigned j = 0; j < i; j++) {
+            if (strcmp(v->name, a->volumes[j].name) == 0 || uuid_equal(&v->uuid, &a->volumes[j].uuid))
+                return "two volumes have the same name or UUID";
+            if (overlap(v, &a->volumes[j]))
+                return "two volumes overlap";
+        }
+    }
+    return NULL;
+}
+
+const char *superblock_check(const struct sb_label *label)
+{
+    const struct sb_array *a = &label->array;
+    const char *why = bounds_check(a);
+    if (why != NULL)
+        return why;
+    if (uuid_is_nil(&a->uuid) || a->name[0] == '\0' || !superblock_text_ok(a->name, sizeof a->name))
+        return "the array has no UUID or no printable name";
+    const char *(*const rules[])(const struct sb_array *) = {forks_check, plan_check, members_check, volumes_check};
+    for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++)
+        if ((why = rules[i](a)) != NULL)
+            return why;
+    if (label->slot >= a->members_count || !uuid_equal(&a->members[label->slot].uuid, &label->member))
+        return "the member does not stand in its own table";
+    return NULL;
+}

@@ -1,0 +1,18 @@
+/*
+ * The JSON text of a superblock, and its struct. Used by superblock.c only; the header block is that file's business.
+ *
+ * Pure functions. Reading treats the text as hostile, but checks each field for itself only: superblock_check() says
+ * whether the fields go together.
+ */
+#ifndef RAID_SUPERBLOCK_TEXT_H
+#define RAID_SUPERBLOCK_TEXT_H
+
+#include "raid/superblock.h"
+
+/* Bytes of text written to `out`; 0: longer than `size`, or a string in it is not UTF-8. Not terminated. */
+size_t superblock_text_write(const struct sb_array *array, char *out, size_t size);
+
+/* False, with a sentence in `why` (may be NULL), if the text does not describe an array. */
+bool superblock_text_read(const char *text, size_t len, struct sb_array *array, char *why, size_t why_len);
+
+#endif
