@@ -1,9 +1,13 @@
 /*
  * Superblocks to and from a disk, through the door of the disks.
  *
- * label_read() reads the four copies and takes the valid one with the highest generation. label_write() writes the slot
- * that generation's parity names, at the head and at the tail, and flushes. A torn write leaves the other slot.
- * Both are asynchronous; the caller embeds the operation and is told in `done`.
+ * label_read() reads the four copies and takes the one with the highest generation. label_write() writes the slot that
+ * the generation's parity names, first at the head, then at the tail, each flushed. A torn write leaves the other slot,
+ * with the previous generation. Both are asynchronous; the caller embeds the operation and is told in `done`, never
+ * from within the call.
+ *
+ * A disk whose copies are not to be believed (it comes from another array, or back from a history of its own) may hold
+ * a higher generation in the other slot. The first label written to such a disk must be written `fresh`.
  */
 #ifndef RAID_LABEL_H
 #define RAID_LABEL_H
@@ -11,28 +15,37 @@
 #include "core/blkdev.h"
 #include "raid/superblock.h"
 
+struct label_step;
+struct label_scratch;
+
 struct label_op {
     /* Set by the caller. */
     struct blkdev *dev;
     struct sb_label *label; /* read: filled; write: lent until done */
+    bool fresh;             /* write: make all copies on the disk unreadable first */
     void (*done)(struct label_op *);
     /* Result. */
-    enum blk_status status;  /* not BLK_OK: the disk could not be read or written */
-    enum sb_verdict verdict; /* read: with BLK_OK */
-    char why[160];
+    enum blk_status status; /* not BLK_OK: the disk could not be read or written; BLK_INVALID: the label does not fit */
+    enum sb_verdict verdict; /* read: with BLK_OK. SB_UNSUPPORTED: the header's part of *label is filled */
+    char why[160];           /* unless all is well */
     /* label.c's own. */
+    struct task task;
     struct blk_req req;
-    struct page *pages[(SB_SLOT_BYTES / PAGE_BYTES) + 1];
+    struct page *pages[SB_SLOT_BYTES / PAGE_BYTES + 1];
+    unsigned pages_count;
     struct page_waiter waiter;
-    uint8_t *buffer;
-    unsigned step;
-    uint64_t best_generation;
+    struct label_scratch *scratch;
+    const struct label_step *step; /* the one at work */
+    uint64_t pos, len;             /* bytes of the step that are over, and in all */
+    uint64_t copy_bytes;           /* of a copy that is read or written */
+    enum blk_status read_error;    /* of a copy */
 };
 
 void label_read(struct label_op *op);
 /* The tail is found by label->array.members[label->slot].size. */
 void label_write(struct label_op *op);
-/* Overwrite the magic of all four copies: the disk belongs to no array any more. Needs op->label only for the size. */
+/* Overwrite the header of all four copies: the disk belongs to no array any more. The tail is looked for where the
+ * disk's size puts it, and, with a label (may be NULL), also where label->array.members[label->slot].size does. */
 void label_erase(struct label_op *op);
 
 #endif
