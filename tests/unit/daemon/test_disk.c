@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -212,7 +213,7 @@ static enum blk_status io_scattered(struct blkdev *dev, enum blk_op op, uint64_t
     return status;
 }
 
-Test(disk, forty_megabytes_with_ragged_edges_are_one_request, .timeout = 100)
+Test(disk, forty_megabytes_with_ragged_edges_are_one_request, .timeout = 60)
 {
     const uint64_t len = 40 * MIB;
     struct reactor *r = new_reactor(REQUEST_PAGES);
@@ -505,5 +506,46 @@ Test(disk, short_and_interrupted_transfers_go_on_and_the_end_is_the_end)
     while (tries < 100000 && disk_judge(disk, &req, -EAGAIN, &progress, &result) == DISK_AGAIN)
         tries++;
     cr_expect(tries < 100000 && result.status == BLK_TIMEOUT, "patience has an end");
+    free(disk);
+}
+
+/*
+ * A disk with a hole: our own memory, where reading what is not mapped is an I/O error. Device offsets are addresses.
+ */
+static struct blk_req memory_req(struct page_pool *pool, struct page **pages, uint64_t from, uint64_t len)
+{
+    struct blk_req req = {.op = BLK_READ, .off = from, .len = len, .pages = pages};
+    cr_assert(page_pool_get(pool, pages, page_count_for(from, len)));
+    return req;
+}
+
+Test(disk, a_media_error_is_narrowed_to_its_first_block)
+{
+    static const uint64_t holes[] = {0, 4096, 300 * KIB, MIB - 4096};
+    struct disk *disk = calloc(1, sizeof *disk);
+    struct page_pool *pool = page_pool_create(256);
+    struct page *pages[256];
+    disk->dev.info.logical_block = 512;
+    disk->fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    cr_assert_geq(disk->fd, 0);
+    for (unsigned i = 0; i < ARRAY_LENGTH(holes); i++) {
+        char *memory = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        cr_assert_neq(memory, MAP_FAILED);
+        memset(memory, 0x5e, MIB);
+        struct blk_req req = memory_req(pool, pages, (uint64_t)(uintptr_t)memory, MIB);
+        cr_expect_eq(disk_narrow(disk, &req, 0).status, BLK_OK, "an error that does not come again is none");
+        cr_expect_eq(*((uint8_t *)pages[255]->data + 4095), 0x5e, "and the bytes are there");
+        munmap(memory + holes[i], 4096);
+        struct disk_result result = disk_narrow(disk, &req, 0);
+        cr_expect_eq(result.status, BLK_MEDIA, "hole at %lu", holes[i]);
+        cr_expect_eq(result.bad_off - req.off, holes[i], "hole at %lu found at %lu", holes[i],
+                     result.bad_off - req.off);
+        result = disk_serve(disk, &req);
+        cr_expect(result.status == BLK_MEDIA && result.bad_off - req.off == holes[i], "hole at %lu", holes[i]);
+        page_put_all(pages, 256);
+        munmap(memory, MIB);
+    }
+    close(disk->fd);
+    page_pool_destroy(pool);
     free(disk);
 }
