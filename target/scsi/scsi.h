@@ -17,8 +17,9 @@
 #define TARGET_SCSI_SCSI_H
 
 #include "core/blkdev.h"
+#include "core/check.h"
 
-enum { SCSI_CDB_MAX = 16, SCSI_SENSE_MAX = 64, SCSI_LUNS_MAX = 256 };
+enum { SCSI_CDB_MAX = 16, SCSI_SENSE_MAX = 64, SCSI_LUNS_MAX = 256, SCSI_REPEAT_PAGES = 32 };
 #define SCSI_TRANSFER_MAX (8 * MIB) /* VPD B0 MAXIMUM TRANSFER LENGTH; longer is refused by parse */
 
 enum scsi_status {
@@ -37,6 +38,8 @@ struct scsi_lu;      /* a logical unit: a device and its SCSI state */
 struct scsi_target;  /* LUs by number */
 struct scsi_nexus;   /* an initiator port at a target */
 struct scsi_command; /* a row of the command table */
+struct scsi_scratch; /* a few pages to read into (scratch.c) */
+struct scsi_task_list;
 
 struct scsi_lu_options {
     struct blkdev *dev; /* lent; must be on the target's loop */
@@ -46,6 +49,8 @@ struct scsi_lu_options {
     bool read_only;
 };
 
+/* Takes SCSI_SCRATCH_PAGES pages of the loop for itself; NULL if there are none, or no memory. */
+enum { SCSI_SCRATCH_PAGES = 16 };
 struct scsi_target *scsi_target_create(struct loop *loop, const char *name /* iqn */);
 void scsi_target_destroy(struct scsi_target *target); /* no nexus left */
 /* 0, or -EEXIST, -EINVAL, -ENOMEM. */
@@ -82,14 +87,19 @@ struct scsi_task {
     /* scsi's own. */
     struct scsi_lu *lu;
     const struct scsi_command *command;
-    TAILQ_ENTRY(scsi_task) link;
+    TAILQ_ENTRY(scsi_task) link, wait;
+    struct scsi_task_list *waiting_on; /* the line it stands in, linked by `wait`; NULL: none */
     struct blk_req req;
     struct task finish;
-    struct page *scratch[4];
-    uint64_t lba, blocks, position;
-    uint32_t step;
-    bool parsed, running, aborted;
+    struct page *repeated[SCSI_REPEAT_PAGES];
+    uint64_t lba, blocks; /* the range of the medium, from the CDB */
+    uint64_t position;    /* bytes of it (or descriptors) dealt with */
+    uint32_t step;        /* bytes of the block request in flight */
+    uint32_t count;       /* descriptors of an UNMAP list */
+    uint8_t phase;        /* a command's own: what comes next */
+    bool running, aborted;
 };
+TAILQ_HEAD(scsi_task_list, scsi_task);
 
 /* True: go on with data and scsi_task_run(). False: the task is over (status, sense are set); done will NOT be called.
  */

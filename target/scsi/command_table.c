@@ -1,0 +1,188 @@
+/*
+ * The table of commands: see command_table.h.
+ *
+ * The usage maps in short: 10h DPO, 08h FUA, 1fh the GROUP NUMBER (taken and ignored); RDPROTECT, WRPROTECT and
+ * VRPROTECT are missing, since there is no protection information: set, they are refused.
+ */
+#include "target/scsi/command_table.h"
+
+#include "core/check.h"
+#include "target/scsi/lu.h"
+#include "target/scsi/task.h"
+
+enum {
+    ALWAYS = COMMAND_ANY_TIME | COMMAND_ANY_RESERVATION | COMMAND_WITHOUT_LU,
+    RELEASES = COMMAND_ANY_RESERVATION,
+    WRITES = COMMAND_WRITES,
+    UNMAPS = COMMAND_WRITES | COMMAND_UNMAPS | COMMAND_EXACT,
+    SAMES = COMMAND_WRITES | COMMAND_EXACT,
+    ATOMIC = COMMAND_WRITES | COMMAND_ATOMIC | COMMAND_EXACT,
+};
+
+#define IN                     SCSI_DATA_IN
+#define OUT                    SCSI_DATA_OUT
+#define NONE                   SCSI_DATA_NONE
+#define PLAIN(opcode)          opcode, 0, false
+#define ACTION(opcode, action) opcode, action, true
+#define LBA4                   0xff, 0xff, 0xff, 0xff
+#define LBA8                   LBA4, LBA4
+#define USE(...)                                                                                                       \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+    }
+
+/* opcode and action, CDB length, flags, length field at and its bytes, direction, name, parse, run, usage */
+static const struct scsi_command commands[] = {
+    {PLAIN(0x00), 6, 0, 0, 0, NONE, "TEST UNIT READY", scsi_test_unit_ready_parse, scsi_good_run, USE(0x00)},
+    {PLAIN(0x03), 6, ALWAYS, 4, 1, IN, "REQUEST SENSE", scsi_parse_reply, scsi_request_sense_run,
+     USE(0x03, 0x01, 0, 0, 0xff)},
+    {PLAIN(0x08), 6, 0, 0, 0, IN, "READ(6)", scsi_transfer_parse, scsi_read_run, USE(0x08, 0x1f, 0xff, 0xff, 0xff)},
+    {PLAIN(0x0a), 6, WRITES, 0, 0, OUT, "WRITE(6)", scsi_transfer_parse, scsi_write_run,
+     USE(0x0a, 0x1f, 0xff, 0xff, 0xff)},
+    {PLAIN(0x12), 6, ALWAYS, 3, 2, IN, "INQUIRY", scsi_inquiry_parse, scsi_inquiry_run,
+     USE(0x12, 0x01, 0xff, 0xff, 0xff)},
+    {PLAIN(0x15), 6, 0, 4, 1, OUT, "MODE SELECT(6)", scsi_mode_select_check, scsi_mode_select_run,
+     USE(0x15, 0x11, 0, 0, 0xff)},
+    {PLAIN(0x16), 6, 0, 0, 0, NONE, "RESERVE(6)", NULL, scsi_reserve_run, USE(0x16)},
+    {PLAIN(0x17), 6, RELEASES, 0, 0, NONE, "RELEASE(6)", NULL, scsi_release_run, USE(0x17)},
+    {PLAIN(0x1a), 6, 0, 4, 1, IN, "MODE SENSE(6)", scsi_mode_sense_parse, scsi_mode_sense_run,
+     USE(0x1a, 0x08, 0xff, 0xff, 0xff)},
+    {PLAIN(0x1b), 6, 0, 0, 0, NONE, "START STOP UNIT", scsi_start_stop_parse, scsi_start_stop_run,
+     USE(0x1b, 0x01, 0, 0, 0xf7)},
+    {PLAIN(0x1d), 6, 0, 0, 0, NONE, "SEND DIAGNOSTIC", NULL, scsi_good_run, USE(0x1d, 0x14)},
+    {PLAIN(0x25), 10, 0, 0, 0, IN, "READ CAPACITY(10)", scsi_parse_reply, scsi_read_capacity10_run, USE(0x25)},
+    {PLAIN(0x28), 10, 0, 0, 0, IN, "READ(10)", scsi_transfer_parse, scsi_read_run,
+     USE(0x28, 0x18, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x2a), 10, WRITES, 0, 0, OUT, "WRITE(10)", scsi_transfer_parse, scsi_write_run,
+     USE(0x2a, 0x18, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x2e), 10, WRITES, 0, 0, OUT, "WRITE AND VERIFY(10)", scsi_write_verify_parse, scsi_write_verify_run,
+     USE(0x2e, 0x12, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x2f), 10, 0, 0, 0, OUT, "VERIFY(10)", scsi_verify_parse, scsi_verify_run,
+     USE(0x2f, 0x16, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x34), 10, 0, 0, 0, NONE, "PRE-FETCH(10)", scsi_parse_range, scsi_prefetch_run,
+     USE(0x34, 0x02, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x35), 10, 0, 0, 0, NONE, "SYNCHRONIZE CACHE(10)", scsi_parse_range, scsi_flush_run,
+     USE(0x35, 0x06, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x41), 10, SAMES, 0, 0, OUT, "WRITE SAME(10)", scsi_write_same_parse, scsi_write_same_run,
+     USE(0x41, 0x08, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x42), 10, UNMAPS, 7, 2, OUT, "UNMAP", scsi_unmap_parse, scsi_unmap_run,
+     USE(0x42, 0, 0, 0, 0, 0, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x55), 10, 0, 7, 2, OUT, "MODE SELECT(10)", scsi_mode_select_check, scsi_mode_select_run,
+     USE(0x55, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff)},
+    {PLAIN(0x56), 10, 0, 0, 0, NONE, "RESERVE(10)", NULL, scsi_reserve_run, USE(0x56)},
+    {PLAIN(0x57), 10, RELEASES, 0, 0, NONE, "RELEASE(10)", NULL, scsi_release_run, USE(0x57)},
+    {PLAIN(0x5a), 10, 0, 7, 2, IN, "MODE SENSE(10)", scsi_mode_sense_parse, scsi_mode_sense_run,
+     USE(0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff)},
+    {PLAIN(0x88), 16, 0, 0, 0, IN, "READ(16)", scsi_transfer_parse, scsi_read_run, USE(0x88, 0x18, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x89), 16, ATOMIC, 0, 0, OUT, "COMPARE AND WRITE", scsi_compare_write_parse, scsi_compare_write_run,
+     USE(0x89, 0x18, LBA8, 0, 0, 0, 0xff, 0x1f)},
+    {PLAIN(0x8a), 16, WRITES, 0, 0, OUT, "WRITE(16)", scsi_transfer_parse, scsi_write_run,
+     USE(0x8a, 0x18, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x8e), 16, WRITES, 0, 0, OUT, "WRITE AND VERIFY(16)", scsi_write_verify_parse, scsi_write_verify_run,
+     USE(0x8e, 0x12, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x8f), 16, 0, 0, 0, OUT, "VERIFY(16)", scsi_verify_parse, scsi_verify_run,
+     USE(0x8f, 0x16, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x90), 16, 0, 0, 0, NONE, "PRE-FETCH(16)", scsi_parse_range, scsi_prefetch_run,
+     USE(0x90, 0x02, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x91), 16, 0, 0, 0, NONE, "SYNCHRONIZE CACHE(16)", scsi_parse_range, scsi_flush_run,
+     USE(0x91, 0x06, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x93), 16, SAMES, 0, 0, OUT, "WRITE SAME(16)", scsi_write_same_parse, scsi_write_same_run,
+     USE(0x93, 0x09, LBA8, LBA4, 0x1f)},
+    {ACTION(0x9e, 0x10), 16, 0, 10, 4, IN, "READ CAPACITY(16)", scsi_parse_reply, scsi_read_capacity16_run,
+     USE(0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, LBA4)},
+    {PLAIN(0xa0), 12, ALWAYS, 6, 4, IN, "REPORT LUNS", scsi_report_luns_parse, scsi_report_luns_run,
+     USE(0xa0, 0, 0xff, 0, 0, 0, LBA4)},
+    {ACTION(0xa3, 0x0c), 12, 0, 6, 4, IN, "REPORT SUPPORTED OPERATION CODES", scsi_report_opcodes_parse,
+     scsi_report_opcodes_run, USE(0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, LBA4)},
+    {PLAIN(0xa8), 12, 0, 0, 0, IN, "READ(12)", scsi_transfer_parse, scsi_read_run, USE(0xa8, 0x18, LBA4, LBA4, 0x1f)},
+    {PLAIN(0xaa), 12, WRITES, 0, 0, OUT, "WRITE(12)", scsi_transfer_parse, scsi_write_run,
+     USE(0xaa, 0x18, LBA4, LBA4, 0x1f)},
+    {PLAIN(0xae), 12, WRITES, 0, 0, OUT, "WRITE AND VERIFY(12)", scsi_write_verify_parse, scsi_write_verify_run,
+     USE(0xae, 0x12, LBA4, LBA4, 0x1f)},
+    {PLAIN(0xaf), 12, 0, 0, 0, OUT, "VERIFY(12)", scsi_verify_parse, scsi_verify_run,
+     USE(0xaf, 0x16, LBA4, LBA4, 0x1f)},
+};
+
+const struct scsi_command *scsi_commands(unsigned *count)
+{
+    *count = ARRAY_LENGTH(commands);
+    return commands;
+}
+
+bool scsi_command_supported(const struct scsi_command *command, const struct scsi_lu *lu)
+{
+    return !(command->flags & COMMAND_UNMAPS) || lu == NULL || lu->dev->info.discards;
+}
+
+const struct scsi_command *scsi_command_find(const uint8_t cdb[SCSI_CDB_MAX], const struct scsi_lu *lu)
+{
+    unsigned low = 0, high = ARRAY_LENGTH(commands);
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+        const struct scsi_command *row = &commands[middle];
+        int order = (int)cdb[0] - row->opcode;
+        if (order == 0 && row->has_action)
+            order = (int)(cdb[1] & CDB_ACTION_MASK) - row->action;
+        if (order == 0)
+            return scsi_command_supported(row, lu) ? row : NULL;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+/* --- what many CDBs have in common --- */
+
+static uint64_t field(const uint8_t *cdb, unsigned at, unsigned bytes)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < bytes; i++)
+        value = value << 8 | cdb[at + i];
+    return value;
+}
+
+static uint32_t length_field(const struct scsi_task *task)
+{
+    return (uint32_t)field(task->cdb, task->command->length_at, task->command->length_bytes);
+}
+
+/* A command without an allocation length (READ CAPACITY(10)) gives what it has. */
+bool scsi_parse_reply(struct scsi_task *task)
+{
+    uint32_t wanted = task->command->length_bytes == 0 ? (uint32_t)SCSI_REPLY_MAX : length_field(task);
+    task->data_len = MIN(wanted, (uint32_t)SCSI_REPLY_MAX);
+    return true;
+}
+
+bool scsi_parse_list(struct scsi_task *task)
+{
+    task->data_len = length_field(task);
+    return task->data_len <= SCSI_LIST_MAX || scsi_task_refuse(task, &sense_list_length);
+}
+
+/* Where CDBs of a length have LOGICAL BLOCK ADDRESS and the number of blocks. */
+static const struct range_format {
+    uint8_t cdb_len, lba_at, lba_bytes, blocks_at, blocks_bytes;
+} range_formats[] = {{6, 1, 3, 4, 1}, {10, 2, 4, 7, 2}, {12, 2, 4, 6, 4}, {16, 2, 8, 10, 4}};
+
+static void range_read(struct scsi_task *task)
+{
+    const struct range_format *format = range_formats;
+    while (format->cdb_len != task->command->cdb_len)
+        format++;
+    task->lba = field(task->cdb, format->lba_at, format->lba_bytes);
+    task->blocks = field(task->cdb, format->blocks_at, format->blocks_bytes);
+    if (format->cdb_len == 6 && task->blocks == 0) /* SBC-3 5.10 */
+        task->blocks = 256;
+}
+
+bool scsi_parse_range(struct scsi_task *task)
+{
+    uint64_t capacity = lu_blocks(task->lu);
+    range_read(task);
+    if (task->lba > capacity || task->blocks > capacity - task->lba)
+        return scsi_task_refuse(task, &sense_out_of_range);
+    return true;
+}

@@ -1,0 +1,212 @@
+/*
+ * Targets, logical units, nexuses, unit attentions and resets: see lu.h.
+ *
+ * Memory is taken in the create functions only. Events of the device below arrive through a blk_watcher and become unit
+ * attentions (a resize) or readiness (failed, restored).
+ */
+#include "target/scsi/lu.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "target/scsi/scratch.h"
+
+/* --- unit attentions --- */
+
+static const struct {
+    uint8_t asc, ascq;
+} attention_codes[ATTENTION_COUNT] = {
+    [ATTENTION_POWER_ON] = {0x29, 0x00},         [ATTENTION_TARGET_RESET] = {0x29, 0x02},
+    [ATTENTION_LU_RESET] = {0x29, 0x03},         [ATTENTION_MODE_CHANGED] = {0x2a, 0x01},
+    [ATTENTION_CAPACITY_CHANGED] = {0x2a, 0x09}, [ATTENTION_CLEARED] = {0x2f, 0x00},
+    [ATTENTION_LUNS_CHANGED] = {0x3f, 0x0e},
+};
+
+static void raise_on(struct scsi_nexus *nexus, unsigned lun, enum scsi_attention attention)
+{
+    /* A reset makes older news stale (SAM-5 5.14.2). */
+    bool reset = attention <= ATTENTION_LU_RESET;
+    nexus->attentions[lun] = (uint16_t)((reset ? 0 : nexus->attentions[lun]) | 1u << attention);
+}
+
+void scsi_attention_raise(struct scsi_lu *lu, enum scsi_attention attention, const struct scsi_nexus *except)
+{
+    struct scsi_nexus *nexus;
+    TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
+    if (nexus != except)
+        raise_on(nexus, lu->lun, attention);
+}
+
+bool scsi_attention_take(struct scsi_nexus *nexus, const struct scsi_lu *lu, struct scsi_sense *sense)
+{
+    uint16_t *pending = &nexus->attentions[lu->lun];
+    if (*pending == 0)
+        return false;
+    unsigned first = (unsigned)__builtin_ctz(*pending);
+    *pending = (uint16_t)(*pending & (*pending - 1));
+    *sense = (struct scsi_sense){
+        .key = SENSE_UNIT_ATTENTION, .asc = attention_codes[first].asc, .ascq = attention_codes[first].ascq};
+    return true;
+}
+
+void scsi_attention_clear_luns(struct scsi_nexus *nexus)
+{
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++)
+        nexus->attentions[lun] &= (uint16_t) ~(1u << ATTENTION_LUNS_CHANGED);
+}
+
+/* --- logical units --- */
+
+static void device_event(struct blk_watcher *watcher, struct blkdev *dev, enum blk_event event)
+{
+    struct scsi_lu *lu = container_of(watcher, struct scsi_lu, watcher);
+    ASSERT(lu->dev == dev);
+    if (event == BLK_EVENT_RESIZED)
+        scsi_attention_raise(lu, ATTENTION_CAPACITY_CHANGED, NULL);
+    else if (event == BLK_EVENT_FAILED || event == BLK_EVENT_RESTORED)
+        lu->failed = event == BLK_EVENT_FAILED;
+}
+
+/* Peripheral (00b, bus 0) or flat (01b) addressing on the first level, nothing below: SAM-5 4.7.7. */
+struct scsi_lu *scsi_lu_find(const struct scsi_target *target, const uint8_t lun[8])
+{
+    unsigned method = lun[0] >> 6, number = get_be16(lun) & 0x3fff;
+    bool below = get_be16(lun + 2) != 0 || get_be32(lun + 4) != 0;
+    if (method > 1 || below || number >= SCSI_LUNS_MAX)
+        return NULL;
+    return target->lus[number];
+}
+
+bool scsi_lu_read_only(const struct scsi_lu *lu)
+{
+    return lu->options.read_only || lu->dev->info.read_only || lu->mode.software_write_protect;
+}
+
+/* What a step may be split to must end on a page's edge: see blk_step() in command_block.c. */
+static bool device_fits(const struct scsi_target *target, const struct blkdev *dev)
+{
+    return dev != NULL && dev->loop == target->loop && dev->info.size > 0 &&
+           (dev->info.max_request == 0 || dev->info.max_request >= PAGE_BYTES);
+}
+
+int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct scsi_lu_options *options)
+{
+    if (lun >= SCSI_LUNS_MAX || !device_fits(target, options->dev))
+        return -EINVAL;
+    if (target->lus[lun] != NULL)
+        return -EEXIST;
+    struct scsi_lu *lu = calloc(1, sizeof *lu);
+    if (lu == NULL)
+        return -ENOMEM;
+    *lu = (struct scsi_lu){.target = target, .lun = lun, .options = *options, .dev = options->dev};
+    if (options->product[0] == '\0')
+        text_format(lu->options.product, sizeof lu->options.product, "%s", "Corbel volume");
+    TAILQ_INIT(&lu->running);
+    TAILQ_INIT(&lu->blocked);
+    lu->watcher.event = device_event;
+    blk_watch(lu->dev, &lu->watcher);
+    target->lus[lun] = lu;
+    scsi_attention_raise(lu, ATTENTION_POWER_ON, NULL);
+    for (unsigned other = 0; other < SCSI_LUNS_MAX; other++)
+        if (other != lun && target->lus[other] != NULL)
+            scsi_attention_raise(target->lus[other], ATTENTION_LUNS_CHANGED, NULL);
+    return 0;
+}
+
+static void lu_destroy(struct scsi_lu *lu)
+{
+    ASSERT(TAILQ_EMPTY(&lu->running) && TAILQ_EMPTY(&lu->blocked));
+    blk_unwatch(lu->dev, &lu->watcher);
+    free(lu);
+}
+
+/* --- targets and nexuses --- */
+
+struct scsi_target *scsi_target_create(struct loop *loop, const char *name)
+{
+    struct scsi_target *target = calloc(1, sizeof *target);
+    if (target == NULL)
+        return NULL;
+    target->loop = loop;
+    text_format(target->name, sizeof target->name, "%s", name);
+    TAILQ_INIT(&target->nexuses);
+    target->scratch = scsi_scratch_create(loop);
+    if (target->scratch != NULL)
+        return target;
+    free(target);
+    return NULL;
+}
+
+void scsi_target_destroy(struct scsi_target *target)
+{
+    ASSERT(TAILQ_EMPTY(&target->nexuses));
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++)
+        if (target->lus[lun] != NULL)
+            lu_destroy(target->lus[lun]);
+    scsi_scratch_destroy(target->scratch);
+    free(target);
+}
+
+struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *port_name)
+{
+    struct scsi_nexus *nexus = calloc(1, sizeof *nexus);
+    if (nexus == NULL)
+        return NULL;
+    nexus->target = target;
+    text_format(nexus->port_name, sizeof nexus->port_name, "%s", port_name);
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++)
+        raise_on(nexus, lun, ATTENTION_POWER_ON);
+    TAILQ_INSERT_TAIL(&target->nexuses, nexus, link);
+    return nexus;
+}
+
+void scsi_nexus_destroy(struct scsi_nexus *nexus)
+{
+    ASSERT(nexus->task_count == 0);
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++) {
+        struct scsi_lu *lu = nexus->target->lus[lun];
+        if (lu != NULL && lu->reserved_by == nexus)
+            lu->reserved_by = NULL;
+    }
+    TAILQ_REMOVE(&nexus->target->nexuses, nexus, link);
+    free(nexus);
+}
+
+/* --- resets --- */
+
+static void lu_reset(struct scsi_lu *lu, enum scsi_attention attention)
+{
+    lu->reserved_by = NULL;
+    lu->mode = (struct scsi_mode){0};
+    scsi_attention_raise(lu, attention, NULL);
+}
+
+bool scsi_lun_exists(const struct scsi_target *target, const uint8_t lun[8])
+{
+    return scsi_lu_find(target, lun) != NULL;
+}
+
+void scsi_lun_reset(struct scsi_target *target, const uint8_t lun[8])
+{
+    struct scsi_lu *lu = scsi_lu_find(target, lun);
+    if (lu != NULL)
+        lu_reset(lu, ATTENTION_LU_RESET);
+}
+
+void scsi_target_reset(struct scsi_target *target)
+{
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++)
+        if (target->lus[lun] != NULL)
+            lu_reset(target->lus[lun], ATTENTION_TARGET_RESET);
+}
+
+void scsi_nexus_cleared(struct scsi_nexus *nexus, const uint8_t lun[8])
+{
+    struct scsi_lu *lu = scsi_lu_find(nexus->target, lun);
+    if (lu != NULL)
+        raise_on(nexus, lu->lun, ATTENTION_CLEARED);
+}

@@ -1,0 +1,82 @@
+/*
+ * Logical units, targets and nexuses: the objects behind scsi.h, for the files of this directory.
+ *
+ * A target owns its LUs by number. A nexus belongs to one target and keeps, for each LUN, a set of pending unit
+ * attentions: one bit per kind, so the queue is bounded and nothing is reported twice. An LU keeps what all nexuses
+ * share: the mode parameters that can be changed, the SPC-2 reservation, and the tasks that are running.
+ *
+ * Invariants: (1) a task between scsi_task_run() and `done` is in its LU's `running`; (2) a task in line (waiting_on)
+ * has no block request in flight; (3) `reserved_by` is a nexus that exists, or NULL.
+ */
+#ifndef TARGET_SCSI_LU_H
+#define TARGET_SCSI_LU_H
+
+#include "target/scsi/mode_page.h"
+#include "target/scsi/scsi.h"
+#include "target/scsi/sense.h"
+
+/* Unit attentions in the order in which they are reported (SAM-5 5.14.1: resets before all else). */
+enum scsi_attention {
+    ATTENTION_POWER_ON,         /* 29/00: a new nexus */
+    ATTENTION_TARGET_RESET,     /* 29/02 */
+    ATTENTION_LU_RESET,         /* 29/03 */
+    ATTENTION_MODE_CHANGED,     /* 2A/01: by another nexus */
+    ATTENTION_CAPACITY_CHANGED, /* 2A/09 */
+    ATTENTION_CLEARED,          /* 2F/00: another nexus cleared the task set */
+    ATTENTION_LUNS_CHANGED,     /* 3F/0E */
+    ATTENTION_COUNT,
+};
+
+struct scsi_lu {
+    struct scsi_target *target;
+    unsigned lun;
+    struct scsi_lu_options options; /* dev is options.dev */
+    struct blkdev *dev;
+    struct blk_watcher watcher;
+    bool failed; /* the device said so: not ready */
+    struct scsi_mode mode;
+    struct scsi_nexus *reserved_by;         /* RESERVE(6), RESERVE(10) */
+    struct scsi_task_list running, blocked; /* see order.c */
+    uint32_t atomic_count;                  /* tasks of both lists that need their range for themselves */
+};
+
+struct scsi_nexus {
+    struct scsi_target *target;
+    TAILQ_ENTRY(scsi_nexus) link;
+    uint32_t task_count;                /* running */
+    uint16_t attentions[SCSI_LUNS_MAX]; /* a set of 1 << enum scsi_attention */
+    char port_name[256];
+};
+
+struct scsi_target {
+    struct loop *loop;
+    char name[224];
+    struct scsi_lu *lus[SCSI_LUNS_MAX];
+    TAILQ_HEAD(, scsi_nexus) nexuses;
+    struct scsi_scratch *scratch;
+};
+
+/* The LU a wire LUN names, or NULL. */
+struct scsi_lu *scsi_lu_find(const struct scsi_target *target, const uint8_t lun[8]);
+
+/* Writing is refused: by the device, the configuration, or SWP of the control mode page. */
+bool scsi_lu_read_only(const struct scsi_lu *lu);
+
+/* Raise on every nexus but `except` (NULL: all). */
+void scsi_attention_raise(struct scsi_lu *lu, enum scsi_attention attention, const struct scsi_nexus *except);
+/* Takes the first pending attention; false: none. */
+bool scsi_attention_take(struct scsi_nexus *nexus, const struct scsi_lu *lu, struct scsi_sense *sense);
+/* REPORT LUNS has told: nothing more to say of the list of LUNs. */
+void scsi_attention_clear_luns(struct scsi_nexus *nexus);
+
+static inline uint32_t lu_block(const struct scsi_lu *lu)
+{
+    return lu->dev->info.logical_block;
+}
+
+static inline uint64_t lu_blocks(const struct scsi_lu *lu)
+{
+    return lu->dev->info.size / lu->dev->info.logical_block;
+}
+
+#endif

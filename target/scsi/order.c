@@ -1,0 +1,65 @@
+/* Order among writers: see order.h. */
+#include "target/scsi/order.h"
+
+#include "core/check.h"
+#include "target/scsi/command_table.h"
+#include "target/scsi/lu.h"
+#include "target/scsi/task.h"
+
+static bool writes(const struct scsi_task *task)
+{
+    return (task->command->flags & COMMAND_WRITES) != 0;
+}
+
+static bool atomic(const struct scsi_task *task)
+{
+    return (task->command->flags & COMMAND_ATOMIC) != 0;
+}
+
+static bool in_the_way(const struct scsi_task *a, const struct scsi_task *b)
+{
+    return writes(a) && writes(b) && (atomic(a) || atomic(b)) && a->lba < b->lba + b->blocks &&
+           b->lba < a->lba + a->blocks;
+}
+
+/* `running` is in the order of arrival. */
+static bool must_wait(const struct scsi_task *task)
+{
+    const struct scsi_task *earlier;
+    TAILQ_FOREACH(earlier, &task->lu->running, link)
+    {
+        if (earlier == task)
+            return false;
+        if (in_the_way(earlier, task))
+            return true;
+    }
+    return false;
+}
+
+bool scsi_order_enter(struct scsi_task *task)
+{
+    struct scsi_lu *lu = task->lu;
+    TAILQ_INSERT_TAIL(&lu->running, task, link);
+    lu->atomic_count += atomic(task);
+    if (lu->atomic_count == 0 || !must_wait(task))
+        return true;
+    task->waiting_on = &lu->blocked;
+    TAILQ_INSERT_TAIL(&lu->blocked, task, wait);
+    return false;
+}
+
+void scsi_order_leave(struct scsi_task *task)
+{
+    struct scsi_lu *lu = task->lu;
+    TAILQ_REMOVE(&lu->running, task, link);
+    lu->atomic_count -= atomic(task);
+    struct scsi_task *blocked = TAILQ_FIRST(&lu->blocked), *next;
+    for (; blocked != NULL; blocked = next) {
+        next = TAILQ_NEXT(blocked, wait);
+        if (must_wait(blocked))
+            continue;
+        TAILQ_REMOVE(&lu->blocked, blocked, wait);
+        blocked->waiting_on = NULL;
+        scsi_task_continue(blocked);
+    }
+}

@@ -1,0 +1,69 @@
+/* Sense data: see sense.h. SPC-4 4.5.2 (descriptor format), 4.5.3 (fixed format). */
+#include "target/scsi/sense.h"
+
+#include "core/bytes.h"
+#include "core/check.h"
+
+static uint8_t build_fixed(uint8_t *out, const struct scsi_sense *sense)
+{
+    memset(out, 0, SENSE_FIXED_BYTES);
+    out[0] = 0x70;
+    out[2] = sense->key;
+    out[7] = SENSE_FIXED_BYTES - 8;
+    out[12] = sense->asc;
+    out[13] = sense->ascq;
+    if (sense->has_information && sense->information <= UINT32_MAX) { /* 4.5.3: else VALID stays zero */
+        out[0] |= 0x80;
+        put_be32(out + 3, (uint32_t)sense->information);
+    }
+    return SENSE_FIXED_BYTES;
+}
+
+static uint8_t build_descriptors(uint8_t *out, const struct scsi_sense *sense)
+{
+    memset(out, 0, SENSE_DESCRIPTOR_BYTES);
+    out[0] = 0x72;
+    out[1] = sense->key;
+    out[2] = sense->asc;
+    out[3] = sense->ascq;
+    if (!sense->has_information)
+        return 8;
+    out[7] = 12;
+    out[8] = 0x00; /* the information descriptor, 4.5.2.2 */
+    out[9] = 10;
+    out[10] = 0x80;
+    put_be64(out + 12, sense->information);
+    return SENSE_DESCRIPTOR_BYTES;
+}
+
+uint8_t scsi_sense_build(uint8_t *out, const struct scsi_sense *sense, bool descriptor_format)
+{
+    return descriptor_format ? build_descriptors(out, sense) : build_fixed(out, sense);
+}
+
+/* [status][writing] */
+static const struct scsi_sense block_senses[][2] = {
+    [BLK_MEDIA] = {{.key = SENSE_MEDIUM_ERROR, .asc = 0x11, .ascq = 0x00},
+                   {.key = SENSE_MEDIUM_ERROR, .asc = 0x0c, .ascq = 0x00}},
+    [BLK_GONE] = {{.key = SENSE_HARDWARE_ERROR, .asc = 0x44, .ascq = 0x00},
+                  {.key = SENSE_HARDWARE_ERROR, .asc = 0x44, .ascq = 0x00}},
+    [BLK_TIMEOUT] = {{.key = SENSE_ABORTED_COMMAND, .asc = 0x08, .ascq = 0x01},
+                     {.key = SENSE_ABORTED_COMMAND, .asc = 0x08, .ascq = 0x01}},
+    [BLK_NOSPACE] = {{.key = SENSE_DATA_PROTECT, .asc = 0x27, .ascq = 0x07},
+                     {.key = SENSE_DATA_PROTECT, .asc = 0x27, .ascq = 0x07}},
+    [BLK_READONLY] = {{.key = SENSE_DATA_PROTECT, .asc = 0x27, .ascq = 0x00},
+                      {.key = SENSE_DATA_PROTECT, .asc = 0x27, .ascq = 0x00}},
+    [BLK_INVALID] = {{.key = SENSE_ILLEGAL_REQUEST, .asc = 0x20, .ascq = 0x00},
+                     {.key = SENSE_ILLEGAL_REQUEST, .asc = 0x20, .ascq = 0x00}},
+};
+
+struct scsi_sense scsi_sense_of_block(enum blk_status status, bool writing, uint64_t bad_lba)
+{
+    ASSERT(status != BLK_OK && (unsigned)status < ARRAY_LENGTH(block_senses));
+    struct scsi_sense sense = block_senses[status][writing];
+    if (status == BLK_MEDIA) {
+        sense.has_information = true;
+        sense.information = bad_lba;
+    }
+    return sense;
+}

@@ -1,0 +1,55 @@
+/*
+ * Sense data: what went wrong, in the two formats of SPC-4 4.5, and the one place where a block status becomes sense.
+ *
+ * Pure: values in, bytes out. Callers: task.c (status of commands), command_report.c (REQUEST SENSE).
+ */
+#ifndef TARGET_SCSI_SENSE_H
+#define TARGET_SCSI_SENSE_H
+
+#include "core/blkdev.h"
+
+enum scsi_sense_key {
+    SENSE_NONE = 0x0,
+    SENSE_NOT_READY = 0x2,
+    SENSE_MEDIUM_ERROR = 0x3,
+    SENSE_HARDWARE_ERROR = 0x4,
+    SENSE_ILLEGAL_REQUEST = 0x5,
+    SENSE_UNIT_ATTENTION = 0x6,
+    SENSE_DATA_PROTECT = 0x7,
+    SENSE_ABORTED_COMMAND = 0xb,
+    SENSE_MISCOMPARE = 0xe,
+};
+
+struct scsi_sense {
+    uint8_t key, asc, ascq;
+    bool has_information;
+    uint64_t information; /* a bad LBA, or the offset of a difference */
+};
+
+enum { SENSE_FIXED_BYTES = 18, SENSE_DESCRIPTOR_BYTES = 20 };
+
+/* The senses the commands give, by name. */
+#define SENSE_OF(name, key, asc, ascq)                                                                                 \
+    static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0}
+SENSE_OF(sense_none, SENSE_NONE, 0x00, 0x00);
+SENSE_OF(sense_failed, SENSE_NOT_READY, 0x04, 0x03); /* manual intervention required */
+SENSE_OF(sense_information_unit, SENSE_ILLEGAL_REQUEST, 0x0e, 0x03);
+SENSE_OF(sense_list_length, SENSE_ILLEGAL_REQUEST, 0x1a, 0x00);
+SENSE_OF(sense_opcode, SENSE_ILLEGAL_REQUEST, 0x20, 0x00);
+SENSE_OF(sense_out_of_range, SENSE_ILLEGAL_REQUEST, 0x21, 0x00);
+SENSE_OF(sense_cdb_field, SENSE_ILLEGAL_REQUEST, 0x24, 0x00);
+SENSE_OF(sense_no_lu, SENSE_ILLEGAL_REQUEST, 0x25, 0x00);
+SENSE_OF(sense_list_field, SENSE_ILLEGAL_REQUEST, 0x26, 0x00);
+SENSE_OF(sense_not_saved, SENSE_ILLEGAL_REQUEST, 0x39, 0x00);
+SENSE_OF(sense_read_only, SENSE_DATA_PROTECT, 0x27, 0x00);
+SENSE_OF(sense_software_protect, SENSE_DATA_PROTECT, 0x27, 0x02);
+SENSE_OF(sense_miscompare, SENSE_MISCOMPARE, 0x1d, 0x00);
+#undef SENSE_OF
+
+/* Writes the sense into `out` (at least SENSE_DESCRIPTOR_BYTES) and returns its length. */
+uint8_t scsi_sense_build(uint8_t *out, const struct scsi_sense *sense, bool descriptor_format);
+
+/* The sense for a block request that failed; information is the LBA of `bad_off` when the medium is at fault. */
+struct scsi_sense scsi_sense_of_block(enum blk_status status, bool writing, uint64_t bad_lba);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * The life of a task, for the commands.
+ *
+ *     parse --> (transport moves data) --> run --> [in line] --> run ... block request ... run --> end --> done
+ *
+ * A command's `run` is called to start, again after each block request that went well (task->step bytes of it), and
+ * again when it was made to wait. Each time it must do one of: scsi_task_submit(), one of the ends below, or wait.
+ * Errors of block requests, and aborts, never reach `run`.
+ */
+#ifndef TARGET_SCSI_TASK_H
+#define TARGET_SCSI_TASK_H
+
+#include "target/scsi/lu.h"
+
+/* For parse: sets CHECK CONDITION and returns false. */
+bool scsi_task_refuse(struct scsi_task *task, const struct scsi_sense *sense);
+
+/* One block request. Pages as core/blkdev.h wants them; NULL for operations without data. */
+void scsi_task_submit(struct scsi_task *task, enum blk_op op, unsigned flags, uint64_t off, uint64_t len,
+                      struct page **pages);
+/* Ends: `done` follows from the loop. */
+void scsi_task_end(struct scsi_task *task, enum scsi_status status);
+void scsi_task_fail(struct scsi_task *task, const struct scsi_sense *sense);
+/* Ends a command that returns parameter data: as much of it as the initiator asked for. */
+void scsi_task_reply(struct scsi_task *task, const void *bytes, uint32_t len);
+/* The parameter list that was received, at most `max` bytes of it; returns how many. */
+uint32_t scsi_task_list(const struct scsi_task *task, uint8_t *out, uint32_t max);
+/* Run the command of a task that waited. */
+void scsi_task_continue(struct scsi_task *task);
+
+#endif
