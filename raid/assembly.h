@@ -9,14 +9,24 @@
  *     missed no change of membership; an older one is stale: its slot counts as absent;
  *   - labels neither of whose histories contains the other: split brain; started only if one is preferred;
  *   - the same member UUID twice: a clone; refused unless exactly one matches the recorded identity;
- *   - not enough members for some volume: not started, and says which it waits for;
+ *   - members away that no failure was recorded of, and a volume that cannot do without them: not started, and says
+ *     which it waits for;
  *   - degraded and not clean: acknowledged writes may be missing from parity levels without a journal: only by force,
  *     which marks what it made suspect (synced_rows = 0 for the volume).
+ *
+ * This rests on how a running array writes its labels:
+ *   - a change is acted upon only when all live members have it, and the next one begins only then: labels of members
+ *     that were live together differ by one generation at most, and the lower one missed nothing;
+ *   - who runs on without a member writes that member as failed or absent, and a new fork, in one generation.
+ *
+ * A choice in a split brain is remembered: the losers' forks stand as settled in the description given out.
  */
 #ifndef RAID_ASSEMBLY_H
 #define RAID_ASSEMBLY_H
 
 #include "raid/superblock.h"
+
+enum { ASSEMBLY_DISKS_MAX = RAID_MEMBERS_MAX * 4 };
 
 struct assembly_disk {
     const struct sb_label *label;
@@ -26,7 +36,7 @@ struct assembly_disk {
 
 enum assembly_verdict {
     ASSEMBLY_COMPLETE,       /* all members current */
-    ASSEMBLY_DEGRADED,       /* enough for every volume */
+    ASSEMBLY_DEGRADED,       /* enough for every volume, or for all that had not failed before, or forced */
     ASSEMBLY_WAITING,        /* too few; `reason` names the slots and identities waited for */
     ASSEMBLY_DIRTY_DEGRADED, /* needs force */
     ASSEMBLY_SPLIT,          /* split brain; `reason` tells both histories */
@@ -36,19 +46,19 @@ enum assembly_verdict {
 struct assembly {
     enum assembly_verdict verdict;
     bool startable;
-    struct sb_array array;                /* the winner's */
-    int disk_of_slot[RAID_MEMBERS_MAX];   /* index into the disks given, -1: absent */
-    bool stale_of_disk[RAID_MEMBERS_MAX]; /* by index into the disks given, for those of this array */
-    char reason[1024];                    /* always a sentence for people */
+    struct sb_array array;                  /* the winner's */
+    int disk_of_slot[RAID_MEMBERS_MAX];     /* index into the disks given, -1: absent */
+    bool stale_of_disk[ASSEMBLY_DISKS_MAX]; /* by index into the disks given, for those of this array */
+    char reason[1024];                      /* always a sentence for people */
 };
 
 struct assembly_options {
-    bool force;         /* start dirty degraded arrays; take the winner of a split brain */
+    bool force;         /* start dirty degraded arrays, also without some volumes; take the winner of a split brain */
     struct uuid prefer; /* member UUID whose history wins a split brain; nil: none */
 };
 
 /*
- * Decide all arrays found among `count` disks (at most RAID_MEMBERS_MAX * 4). Returns how many; at most `max` are
+ * Decide all arrays found among `count` disks (at most ASSEMBLY_DISKS_MAX). Returns how many; at most `max` are
  * written to `out`, in order of the array's UUID.
  */
 unsigned assembly_decide(const struct assembly_disk *disks, unsigned count, const struct assembly_options *options,

@@ -102,6 +102,8 @@ enum sb_verdict superblock_decode(const uint8_t *bytes, size_t len, struct sb_la
  * the member in its own table? NULL, or a sentence. Members' areas must lie before the tail of their size.
  */
 const char *superblock_check(const struct sb_label *label);
+/* The layout of a volume of a description; false: it has none that can be. */
+bool superblock_layout(const struct sb_array *array, const struct sb_volume *volume, struct layout *layout);
 /* Is it a name or identity that can be recorded: ended within `size` bytes, UTF-8, no control characters? */
 bool superblock_text_ok(const char *text, size_t size);
 

@@ -108,14 +108,16 @@ static const char *members_check(const struct sb_array *a)
     return NULL;
 }
 
-/* Bytes of extent on each member that a layout of the volume has. */
-static void volume_extents(const struct sb_array *a, const struct sb_volume *v, uint64_t extent[RAID_MEMBERS_MAX])
+bool superblock_layout(const struct sb_array *array, const struct sb_volume *volume, struct layout *layout)
 {
-    for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++) {
-        extent[i] = v->extent;
-        if (v->extent == 0) /* span: all that the member has */
-            extent[i] = i < a->members_count ? superblock_tail(a->members[i].size) - a->data_start - v->start : 0;
+    uint64_t extent[RAID_MEMBERS_MAX] = {0};
+    for (unsigned i = 0; i < array->members_count; i++) {
+        uint64_t end = superblock_tail(array->members[i].size), start = array->data_start + volume->start;
+        extent[i] = volume->extent;
+        if (volume->extent == 0) /* span: all that the member has */
+            extent[i] = end > start ? end - start : 0;
     }
+    return layout_init(layout, &volume->spec, extent) == NULL;
 }
 
 static const char *volume_place_check(const struct sb_array *a, const struct sb_volume *v)
@@ -142,10 +144,8 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
     const char *why = volume_place_check(a, v);
     if (why != NULL)
         return why;
-    uint64_t extent[RAID_MEMBERS_MAX];
     struct layout layout;
-    volume_extents(a, v, extent);
-    if (layout_init(&layout, &v->spec, extent) != NULL)
+    if (!superblock_layout(a, v, &layout))
         return "a volume has a layout that cannot be";
     if (v->size == 0 || v->size % v->logical_block != 0 || v->size > layout.rows * layout.row_data)
         return "a volume's size is not what its extent can hold";

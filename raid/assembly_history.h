@@ -1,0 +1,32 @@
+/*
+ * The histories of labels compared: which contains which, and which wins. Used by assembly.c; pure functions.
+ *
+ * A history is the list of forks of a description: under each the array ran from one generation to the next fork's.
+ */
+#ifndef RAID_ASSEMBLY_HISTORY_H
+#define RAID_ASSEMBLY_HISTORY_H
+
+#include "raid/superblock.h"
+
+/*
+ * Is the point at which `old` stands part of the history of `whole`? True also if both stand at the same point. False
+ * means that `old` knows something that `whole` does not: later, or apart from it.
+ */
+bool history_contains(const struct sb_array *whole, const struct sb_array *old);
+
+/* Has a member whose label says `label` missed nothing that `winner`, which contains it, went through? */
+bool history_is_current(const struct sb_array *winner, const struct sb_array *label);
+
+/*
+ * The ends: descriptions that no other one goes beyond, one for each. Writes their indices to `ends` (of `count`) and
+ * returns how many; one means that it is the winner. Of equals the first is taken.
+ */
+unsigned history_ends(const struct sb_array *const *arrays, unsigned count, unsigned *ends);
+
+/* Remember in `winner` that `loser` lost: from now on winner's history contains loser's. */
+void history_settle(struct sb_array *winner, const struct sb_array *loser);
+
+/* The last line of a history. */
+const struct sb_fork *history_present(const struct sb_array *array);
+
+#endif

@@ -1,0 +1,608 @@
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "raid/assembly.h"
+#include "tests/unit/raid/labels.h"
+
+enum { DISKS = 6 };
+
+/* Disks as they were found, and what was decided about them. */
+static struct scene {
+    unsigned count;
+    struct sb_label labels[DISKS];
+    struct assembly_disk disks[DISKS];
+    struct assembly_options options;
+} scene;
+static struct assembly result, other;
+
+static void scene_clear(void)
+{
+    scene = (struct scene){0};
+}
+
+/* A disk called `name` with the label of a slot, seen under `identity` (NULL: the recorded one). */
+static void add_disk(const struct sb_array *array, unsigned slot, const char *name, const char *identity)
+{
+    struct sb_label *label = &scene.labels[scene.count];
+    *label = label_of(array, slot);
+    if (identity == NULL)
+        identity = label->array.members[slot].identity;
+    scene.disks[scene.count++] = (struct assembly_disk){label, identity, name};
+}
+
+static const char *name_in_slot(const struct assembly *a, const struct assembly_disk *disks, unsigned slot)
+{
+    return a->disk_of_slot[slot] < 0 ? "-" : disks[a->disk_of_slot[slot]].name;
+}
+
+static void expect_same(const struct assembly_disk *disks, const unsigned *order)
+{
+    cr_assert_eq(assembly_decide(disks, scene.count, &scene.options, &other, 1), 1);
+    cr_expect_eq(other.verdict, result.verdict);
+    cr_expect_eq(other.startable, result.startable);
+    cr_expect_str_eq(other.reason, result.reason);
+    cr_expect(uuid_equal(&other.array.forks[other.array.forks_count - 1].id,
+                         &result.array.forks[result.array.forks_count - 1].id));
+    for (unsigned slot = 0; slot < result.array.members_count; slot++)
+        cr_expect_str_eq(name_in_slot(&other, disks, slot), name_in_slot(&result, scene.disks, slot));
+    for (unsigned i = 0; i < scene.count; i++)
+        cr_expect_eq(other.stale_of_disk[i], result.stale_of_disk[order[i]]);
+}
+
+/* All arrival orders of the disks, by Heap's algorithm. */
+static void permute(struct assembly_disk *disks, unsigned *order, unsigned n)
+{
+    if (n <= 1) {
+        expect_same(disks, order);
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        permute(disks, order, n - 1);
+        unsigned j = n % 2 == 0 ? i : 0, k = order[j];
+        struct assembly_disk disk = disks[j];
+        disks[j] = disks[n - 1];
+        order[j] = order[n - 1];
+        disks[n - 1] = disk;
+        order[n - 1] = k;
+    }
+}
+
+/* Decide, and find the same whatever the order. `slots` names the disks in slots 0, 1, ...: "a b -". */
+static void expect(enum assembly_verdict verdict, bool startable, const char *slots)
+{
+    cr_assert_eq(assembly_decide(scene.disks, scene.count, &scene.options, &result, 1), 1);
+    char found[64] = "";
+    for (unsigned slot = 0; slot < result.array.members_count; slot++)
+        text_format(found + strlen(found), sizeof found - strlen(found), "%s%s", slot > 0 ? " " : "",
+                    name_in_slot(&result, scene.disks, slot));
+    cr_expect_eq(result.verdict, verdict, "%s: %s", assembly_verdict_name(result.verdict), result.reason);
+    cr_expect_eq(result.startable, startable, "%s", result.reason);
+    cr_expect_str_eq(found, slots);
+    struct assembly_disk disks[DISKS];
+    unsigned order[DISKS] = {0, 1, 2, 3, 4, 5};
+    memcpy(disks, scene.disks, sizeof disks);
+    permute(disks, order, scene.count);
+}
+
+static void expect_reason(const char *reason)
+{
+    cr_expect_str_eq(result.reason, reason);
+}
+
+/* An array of `members` with one volume. */
+static struct sb_array simple(unsigned members, enum raid_level level)
+{
+    struct sb_array array;
+    label_make_array(&array, members, 1 * GIB);
+    label_add_volume(&array, level, 64 * MIB);
+    return array;
+}
+
+/* The array goes on as a running one does: without what is lost, under a new fork, one generation further. */
+static struct sb_array run_without(const struct sb_array *before, unsigned slot, enum sb_member_state state,
+                                   unsigned fork)
+{
+    struct sb_array array = *before;
+    array.members[slot].state = state;
+    array.generation++;
+    array.forks[array.forks_count++] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, fork), array.generation, false};
+    return array;
+}
+
+static struct sb_array later(const struct sb_array *before, unsigned generations)
+{
+    struct sb_array array = *before;
+    array.generation += generations;
+    return array;
+}
+
+/* --- who is current --- */
+
+Test(assembly, all_members_current_is_complete)
+{
+    struct sb_array a = simple(4, RAID_5);
+    const char *const names[] = {"a", "b", "c", "d"};
+    for (unsigned i = 0; i < 4; i++)
+        add_disk(&a, i, names[i], NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a b c d");
+    expect_reason("array tank: all 4 members are here");
+    for (unsigned i = 0; i < 4; i++)
+        cr_expect_not(result.stale_of_disk[i]);
+}
+
+Test(assembly, a_dirty_array_with_all_its_members_starts)
+{
+    struct sb_array a = simple(3, RAID_5);
+    a.clean = false;
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a b c");
+    cr_expect_eq(result.array.clean, false);
+    cr_expect_neq(result.array.volumes[0].synced_rows, 0, "what to do about it is the array's business");
+}
+
+Test(assembly, a_torn_generation_keeps_everybody)
+{
+    struct sb_array a = simple(3, RAID_5), b = later(&a, 1);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a b c");
+    cr_expect_eq(result.array.generation, b.generation, "the higher one wins");
+}
+
+Test(assembly, a_member_two_generations_behind_is_stale)
+{
+    struct sb_array a = simple(3, RAID_5), b = later(&a, 2);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    add_disk(&b, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "- b c");
+    expect_reason("array tank is degraded; slot 0 (disk0) is missing; disk a is stale: it missed changes");
+    cr_expect(result.stale_of_disk[0] && !result.stale_of_disk[1] && !result.stale_of_disk[2]);
+}
+
+Test(assembly, a_failure_torn_between_members_counts)
+{
+    struct sb_array a = simple(3, RAID_5), b = run_without(&a, 2, SB_FAILED, 1);
+    add_disk(&b, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b -");
+    expect_reason("array tank is degraded; slot 2 (disk2) has failed; disk c had failed and needs a rebuild");
+}
+
+Test(assembly, a_member_the_array_ran_on_without_is_stale)
+{
+    struct sb_array a = simple(3, RAID_5), b = run_without(&a, 2, SB_ABSENT, 1), c = later(&b, 5);
+    add_disk(&c, 0, "a", NULL);
+    add_disk(&c, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b -");
+    expect_reason("array tank is degraded; slot 2 (disk2) was given up; disk c is stale: the array ran on without it");
+    cr_expect(result.stale_of_disk[2]);
+}
+
+Test(assembly, a_fork_alone_tells_a_stale_member)
+{
+    struct sb_array a = simple(3, RAID_5), b = run_without(&a, 1, SB_ABSENT, 1), c = later(&b, 3);
+    c.members[2].state = SB_ACTIVE; /* its slot is active, but it does not carry the present fork */
+    add_disk(&c, 0, "a", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_WAITING, false, "a - -");
+    expect_reason("array tank waits for slot 2 (disk2); volume v0 cannot be served without; disk c is stale: the array "
+                  "ran on without it");
+}
+
+Test(assembly, a_role_is_read_from_the_winners_table_never_from_the_member)
+{
+    struct sb_array a = simple(3, RAID_5), b = later(&a, 1);
+    struct sb_member swap = b.members[1];
+    b.members[1] = b.members[2];
+    b.members[2] = swap;
+    add_disk(&b, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a c b");
+}
+
+Test(assembly, a_slot_that_went_to_another_disk_leaves_the_old_one_out)
+{
+    struct sb_array a = simple(3, RAID_5), b = run_without(&a, 1, SB_FAILED, 1), c = later(&b, 1);
+    c.members[1] = (struct sb_member){label_uuid(LABEL_UUID_MEMBER, 9), SB_ACTIVE, "spare", 1 * GIB};
+    add_disk(&c, 0, "a", NULL);
+    add_disk(&a, 1, "old", NULL);
+    add_disk(&c, 1, "new", NULL);
+    add_disk(&c, 2, "c", NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a new c");
+    expect_reason("array tank: all 3 members are here; disk old is no member any more, as its place was taken by "
+                  "another");
+    cr_expect(result.stale_of_disk[1]);
+}
+
+/* --- torn at the fork itself --- */
+
+Test(assembly, a_fork_torn_between_members_keeps_those_who_were_to_have_it)
+{
+    struct sb_array a = simple(4, RAID_5), b = run_without(&a, 3, SB_ABSENT, 1);
+    add_disk(&b, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b c -");
+    add_disk(&a, 3, "d", NULL); /* and keeps out who was not */
+    expect(ASSEMBLY_DEGRADED, true, "a b c -");
+}
+
+Test(assembly, a_generation_that_reached_only_the_one_left_behind_is_harmless)
+{
+    struct sb_array a = simple(3, RAID_5), torn = later(&a, 1), b = run_without(&a, 0, SB_ABSENT, 1);
+    cr_assert_eq(torn.generation, b.generation);
+    add_disk(&torn, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    add_disk(&b, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "- b c");
+}
+
+Test(assembly, but_not_if_it_wrote_off_those_who_ran_on)
+{
+    struct sb_array a = simple(2, RAID_1), alone = later(&a, 1), b = run_without(&a, 0, SB_ABSENT, 1);
+    alone.members[1].state = SB_FAILED;
+    add_disk(&alone, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    expect(ASSEMBLY_SPLIT, false, "a -");
+}
+
+/* --- split brain --- */
+
+/* Both halves of a mirror ran alone: a further than b. */
+static void two_halves(void)
+{
+    struct sb_array base = simple(2, RAID_1);
+    struct sb_array a = run_without(&base, 1, SB_ABSENT, 1), b = run_without(&base, 0, SB_ABSENT, 2);
+    a = later(&a, 30);
+    a.updated_s = 1709210096; /* 2024-02-29 12:34:56 UTC */
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+}
+
+Test(assembly, two_halves_that_ran_apart_are_a_split_brain)
+{
+    two_halves();
+    expect(ASSEMBLY_SPLIT, false, "a -");
+    expect_reason("array tank: its members ran apart from each other: a ran from generation 11 to 41, last changed "
+                  "2024-02-29 12:34 UTC; b ran from generation 11 to 11, last changed 2023-11-14 22:15 UTC. Both may "
+                  "hold acknowledged writes: prefer one, and the other will be overwritten by a rebuild");
+}
+
+Test(assembly, a_split_brain_is_decided_by_preference)
+{
+    two_halves();
+    scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 1);
+    expect(ASSEMBLY_DEGRADED, true, "- b");
+    expect_reason("array tank is degraded; slot 0 (disk0) was given up; of the histories of its members, which ran "
+                  "apart, this one was chosen; disk a is stale: the array ran on without it");
+    scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 0);
+    expect(ASSEMBLY_DEGRADED, true, "a -");
+    scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 7);
+    expect(ASSEMBLY_SPLIT, false, "a -");
+}
+
+Test(assembly, force_takes_the_highest_generation_of_a_split_brain)
+{
+    two_halves();
+    scene.options.force = true;
+    expect(ASSEMBLY_DEGRADED, true, "a -");
+}
+
+Test(assembly, the_choice_in_a_split_brain_is_remembered)
+{
+    for (unsigned preferred = 0; preferred < 2; preferred++) {
+        scene_clear();
+        two_halves();
+        scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, preferred);
+        cr_assert_eq(assembly_decide(scene.disks, 2, &scene.options, &result, 1), 1);
+        cr_expect_eq(result.array.forks_count, 3);
+        cr_expect(result.array.forks[1].settled && !result.array.forks[2].settled);
+        struct sb_array next = later(&result.array, 1), mid = next;
+        scene.labels[preferred] = label_of(&next, preferred);
+        scene.options.prefer = (struct uuid){{0}};
+        expect(ASSEMBLY_DEGRADED, true, preferred == 0 ? "a -" : "- b");
+        next = run_without(&mid, 1 - preferred, SB_FAILED, 8);
+        scene.labels[preferred] = label_of(&next, preferred);
+        expect(ASSEMBLY_DEGRADED, true, preferred == 0 ? "a -" : "- b");
+    }
+}
+
+Test(assembly, a_failed_member_that_ran_alone_is_a_split_brain)
+{
+    struct sb_array base = simple(2, RAID_1);
+    struct sb_array a = run_without(&base, 1, SB_FAILED, 1), b = run_without(&base, 0, SB_ABSENT, 2);
+    a = later(&a, 40);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    expect(ASSEMBLY_SPLIT, false, "a -");
+}
+
+Test(assembly, one_that_went_on_under_the_old_fork_ran_apart)
+{
+    struct sb_array base = simple(2, RAID_1), a = later(&base, 40), b = run_without(&base, 0, SB_ABSENT, 2);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    cr_assert_eq(assembly_decide(scene.disks, 2, &scene.options, &result, 1), 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_SPLIT);
+    scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 1);
+    cr_assert_eq(assembly_decide(scene.disks, 2, &scene.options, &result, 1), 1);
+    cr_expect(result.startable && result.array.forks[0].settled);
+    struct sb_array next = later(&result.array, 1);
+    scene.labels[1] = label_of(&next, 1);
+    scene.options.prefer = (struct uuid){{0}};
+    expect(ASSEMBLY_DEGRADED, true, "- b");
+}
+
+Test(assembly, three_histories)
+{
+    struct sb_array base = simple(3, RAID_1), half[3];
+    const char *const names[] = {"a", "b", "c"};
+    for (unsigned i = 0; i < 3; i++) {
+        half[i] = run_without(&base, (i + 1) % 3, SB_ABSENT, 1 + i);
+        half[i].members[(i + 2) % 3].state = SB_ABSENT;
+        add_disk(&half[i], i, names[i], NULL);
+    }
+    expect(ASSEMBLY_SPLIT, false, "a - -");
+    scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 2);
+    expect(ASSEMBLY_DEGRADED, true, "- - c");
+    cr_expect_eq(result.array.forks_count, 4);
+}
+
+/* --- enough members? --- */
+
+Test(assembly, too_few_members_wait_and_say_for_whom)
+{
+    struct sb_array a = simple(4, RAID_5);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_WAITING, false, "- b c -");
+    expect_reason("array tank waits for slot 0 (disk0) and slot 3 (disk3); volume v0 cannot be served without");
+    scene.options.force = true;
+    expect(ASSEMBLY_WAITING, false, "- b c -");
+    add_disk(&a, 0, "a", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b c -");
+    expect_reason("array tank is degraded; slot 3 (disk3) is missing");
+}
+
+Test(assembly, every_level_bears_as_many_as_it_can)
+{
+    static const struct {
+        enum raid_level level;
+        unsigned members, bears;
+    } cases[] = {{RAID_SPAN, 4, 0}, {RAID_0, 4, 0}, {RAID_1, 4, 3},  {RAID_3, 4, 1},
+                 {RAID_5, 4, 1},    {RAID_6, 5, 2}, {RAID_TP, 6, 3}, {RAID_10, 4, 1}};
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sb_array a = simple(cases[i].members, cases[i].level);
+        for (unsigned lost = 1; lost <= cases[i].bears + 1 && lost < cases[i].members; lost++) {
+            scene_clear();
+            for (unsigned slot = 0; slot + lost < cases[i].members; slot++)
+                add_disk(&a, slot, "x", NULL);
+            assembly_decide(scene.disks, scene.count, &scene.options, &result, 1);
+            enum assembly_verdict verdict = lost <= cases[i].bears ? ASSEMBLY_DEGRADED : ASSEMBLY_WAITING;
+            cr_expect_eq(result.verdict, verdict, "%s without %u", raid_level_name(cases[i].level), lost);
+        }
+    }
+}
+
+static struct sb_array striped_and_raid6(void)
+{
+    struct sb_array a = simple(4, RAID_6);
+    label_add_volume(&a, RAID_0, 64 * MIB);
+    return a;
+}
+
+Test(assembly, members_merely_away_are_awaited_if_any_volume_needs_them)
+{
+    struct sb_array a = striped_and_raid6();
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_WAITING, false, "a b c -");
+    expect_reason("array tank waits for slot 3 (disk3); volume v1 cannot be served without");
+    scene.options.force = true;
+    expect(ASSEMBLY_DEGRADED, true, "a b c -");
+    expect_reason("array tank is degraded; slot 3 (disk3) is missing; volume v1 cannot be served");
+}
+
+Test(assembly, what_a_recorded_failure_took_is_not_waited_for)
+{
+    struct sb_array a = striped_and_raid6(), b = run_without(&a, 3, SB_FAILED, 1);
+    add_disk(&b, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    add_disk(&b, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b c -");
+    expect_reason("array tank is degraded; slot 3 (disk3) has failed; volume v1 cannot be served");
+    scene.count = 2; /* one more away: RAID 6 bears it, and RAID 0 was lost before */
+    expect(ASSEMBLY_DEGRADED, true, "a b - -");
+    scene.count = 1;
+    expect(ASSEMBLY_WAITING, false, "a - - -");
+    expect_reason("array tank waits for slot 1 (disk1) and slot 2 (disk2); volumes v0 and v1 cannot be served without");
+}
+
+Test(assembly, a_jbod_volume_needs_its_own_slot_only)
+{
+    struct sb_array a = simple(3, RAID_JBOD);
+    label_add_volume(&a, RAID_JBOD, 64 * MIB)->slot = 2;
+    struct sb_array b = run_without(&a, 1, SB_ABSENT, 1);
+    add_disk(&b, 0, "a", NULL);
+    add_disk(&b, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a - c");
+    scene.count = 1;
+    expect(ASSEMBLY_WAITING, false, "a - -");
+    expect_reason("array tank waits for slot 2 (disk2); volume v1 cannot be served without");
+}
+
+Test(assembly, a_rebuilding_member_is_there_but_not_to_be_read)
+{
+    struct sb_array a = simple(3, RAID_5);
+    a.members[1].state = SB_REBUILDING;
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b c");
+    expect_reason("array tank is degraded; slot 1 (disk1) was not rebuilt to the end");
+    scene.disks[1] = scene.disks[2];
+    scene.count = 2;
+    expect(ASSEMBLY_DEGRADED, true, "a - c");
+    scene.disks[1] = (struct assembly_disk){&scene.labels[1], "disk1", "b"};
+    expect(ASSEMBLY_WAITING, false, "a b -");
+}
+
+/* --- dirty and degraded --- */
+
+static void dirty_case(enum raid_level level, enum sb_consistency consistency, bool clean)
+{
+    scene_clear();
+    struct sb_array a = simple(4, level);
+    a.clean = clean;
+    a.volumes[0].consistency = consistency;
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 3, "d", NULL);
+}
+
+Test(assembly, dirty_and_degraded_parity_needs_force)
+{
+    static const enum raid_level levels[] = {RAID_3, RAID_5, RAID_6};
+    for (unsigned i = 0; i < 3; i++) {
+        for (enum sb_consistency c = SB_RESYNC; c <= SB_BITMAP; c++) {
+            dirty_case(levels[i], c, false);
+            expect(ASSEMBLY_DIRTY_DEGRADED, false, "a b - d");
+            cr_expect_neq(result.array.volumes[0].synced_rows, 0);
+            scene.options.force = true;
+            expect(ASSEMBLY_DEGRADED, true, "a b - d");
+            cr_expect_eq(result.array.volumes[0].synced_rows, 0, "what is suspect is marked");
+        }
+    }
+    expect_reason("array tank is degraded; slot 2 (disk2) is missing; started by force after a crash, so blocks of "
+                  "volume v0 that were being written are suspect");
+    scene.options.force = false;
+    expect(ASSEMBLY_DIRTY_DEGRADED, false, "a b - d");
+    expect_reason("array tank was not stopped cleanly and is degraded: on volume v0 acknowledged writes may be missing "
+                  "or damaged where the lost member held them; wait for the members, or force; slot 2 (disk2) is "
+                  "missing");
+}
+
+Test(assembly, dirty_and_degraded_is_fine_for_mirrors_and_closed_write_holes)
+{
+    dirty_case(RAID_1, SB_RESYNC, false);
+    expect(ASSEMBLY_DEGRADED, true, "a b - d");
+    dirty_case(RAID_10, SB_BITMAP, false);
+    expect(ASSEMBLY_DEGRADED, true, "a b - d");
+    dirty_case(RAID_5, SB_PPL, false);
+    expect(ASSEMBLY_DEGRADED, true, "a b - d");
+    dirty_case(RAID_6, SB_JOURNAL, false);
+    expect(ASSEMBLY_DEGRADED, true, "a b - d");
+    dirty_case(RAID_5, SB_RESYNC, true);
+    expect(ASSEMBLY_DEGRADED, true, "a b - d");
+    cr_expect_neq(result.array.volumes[0].synced_rows, 0);
+}
+
+Test(assembly, force_marks_only_the_volumes_that_became_suspect)
+{
+    struct sb_array a = simple(4, RAID_5);
+    label_add_volume(&a, RAID_10, 64 * MIB);
+    label_add_volume(&a, RAID_6, 64 * MIB)->consistency = SB_JOURNAL;
+    label_add_volume(&a, RAID_3, 64 * MIB);
+    a.clean = false;
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&a, 2, "c", NULL);
+    scene.options.force = true;
+    expect(ASSEMBLY_DEGRADED, true, "a b c -");
+    cr_expect_eq(result.array.volumes[0].synced_rows, 0);
+    cr_expect_eq(result.array.volumes[1].synced_rows, a.volumes[1].synced_rows);
+    cr_expect_eq(result.array.volumes[2].synced_rows, a.volumes[2].synced_rows);
+    cr_expect_eq(result.array.volumes[3].synced_rows, 0);
+}
+
+/* --- clones --- */
+
+Test(assembly, of_two_copies_of_a_member_the_recorded_disk_is_taken)
+{
+    struct sb_array a = simple(2, RAID_1), old = a;
+    a = later(&a, 1);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&old, 1, "copy", "other");
+    expect(ASSEMBLY_COMPLETE, true, "a b");
+    expect_reason("array tank: all 2 members are here; disk copy is a copy of another member and is left alone");
+    cr_expect(result.stale_of_disk[2]);
+}
+
+Test(assembly, a_newer_copy_does_not_win_over_the_recorded_disk)
+{
+    struct sb_array a = simple(2, RAID_1), ahead = run_without(&a, 0, SB_ABSENT, 1);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&a, 1, "b", NULL);
+    add_disk(&ahead, 1, "copy", "other");
+    expect(ASSEMBLY_COMPLETE, true, "a b");
+}
+
+Test(assembly, copies_that_cannot_be_told_apart_are_refused)
+{
+    static const char *const identities[][2] = {{"x", "y"}, {"disk1", "disk1"}, {"", ""}};
+    for (unsigned i = 0; i < 3; i++) {
+        scene_clear();
+        struct sb_array a = simple(3, RAID_5);
+        add_disk(&a, 0, "a", NULL);
+        add_disk(&a, 1, "b", identities[i][0]);
+        add_disk(&a, 1, "copy", identities[i][1]);
+        add_disk(&a, 2, "c", NULL);
+        scene.options.force = true;
+        expect(ASSEMBLY_CLONE, false, "a - c");
+    }
+    expect_reason(
+        "array tank: the same member stands on more than one disk: b, copy. One may be a copy of the other, or "
+        "they are two ways to one disk: leave only the right one");
+}
+
+/* --- several arrays, limits --- */
+
+Test(assembly, disks_of_several_arrays_are_told_apart)
+{
+    struct sb_array a = simple(2, RAID_1), b = simple(2, RAID_1);
+    b.uuid = label_uuid(LABEL_UUID_ARRAY, 0);
+    text_format(b.name, sizeof b.name, "pool");
+    add_disk(&a, 0, "a0", NULL);
+    add_disk(&b, 1, "b1", NULL);
+    add_disk(&a, 1, "a1", NULL);
+    struct assembly two[2];
+    cr_assert_eq(assembly_decide(scene.disks, 3, &scene.options, two, 2), 2);
+    cr_expect_str_eq(two[0].array.name, "pool", "in order of UUID");
+    cr_expect_eq(two[0].verdict, ASSEMBLY_DEGRADED);
+    cr_expect_eq(two[0].disk_of_slot[1], 1);
+    cr_expect_eq(two[1].verdict, ASSEMBLY_COMPLETE);
+    cr_expect_eq(two[1].disk_of_slot[1], 2);
+    cr_expect_eq(assembly_decide(scene.disks, 3, &scene.options, two, 1), 2, "more than there is room for");
+    cr_expect_eq(assembly_decide(scene.disks, 0, &scene.options, two, 1), 0);
+}
+
+Test(assembly, an_array_without_volumes_starts_with_what_there_is)
+{
+    struct sb_array a;
+    label_make_array(&a, 3, 1 * GIB);
+    add_disk(&a, 1, "b", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "- b -");
+}
+
+Test(assembly, sentences_are_cut_not_overrun)
+{
+    struct sb_array a;
+    label_make_array(&a, RAID_MEMBERS_MAX, 1 * GIB);
+    label_add_volume(&a, RAID_0, 64 * MIB);
+    for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++)
+        memset(a.members[i].identity, 'x', SB_IDENTITY_SIZE - 1);
+    add_disk(&a, 63, "last", NULL);
+    assembly_decide(scene.disks, 1, &scene.options, &result, 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_WAITING);
+    cr_expect_eq(strlen(result.reason), sizeof result.reason - 1);
+}
