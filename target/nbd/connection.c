@@ -1,0 +1,233 @@
+/*
+ * The life of a connection: see target/nbd/connection.h for the drawing, and for who owns what.
+ *
+ * Two ways to end. nbd_conn_end() is the polite one (DISC, the client's end, a drain): nothing more is received, what
+ * was accepted is answered, then the stream is closed. nbd_conn_cut() closes the stream at once (a reset, a stream out
+ * of step, the grace period is over): replies are dropped, requests at the device come home unanswered. Both lead to
+ * GONE; when the last request and the last queued task have come home the server is told.
+ *
+ * A client that stalls (takes no replies, or does not send the payload it announced) holds pages that others may need.
+ * Every STALL_NS without a byte moved, such a connection is looked at: it is cut if pages have become scarce, or if it
+ * is ending anyway. A client that was merely suspended for a while keeps its connection.
+ */
+#include "target/nbd/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+
+#define STALL_NS (30ull * 1000000000)
+enum { SCARCE_FRACTION = 8 }; /* scarce: less than one page in so many is free */
+
+static const struct sm_state phase_states[] = {
+    [NBD_NEGOTIATING] = {"nbd negotiating", SM_TO(NBD_MOVING) | SM_TO(NBD_GONE)},
+    [NBD_MOVING] = {"nbd moving", SM_TO(NBD_SERVING)},
+    [NBD_SERVING] = {"nbd serving", SM_TO(NBD_ENDING) | SM_TO(NBD_GONE)},
+    [NBD_ENDING] = {"nbd ending", SM_TO(NBD_GONE)},
+    [NBD_GONE] = {"nbd gone", 0},
+};
+
+static void stall_fire(struct timer *timer);
+
+struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *stream)
+{
+    struct nbd_conn *conn = malloc(sizeof *conn);
+    if (conn == NULL)
+        return NULL;
+    /* All but the buffers, which are written before they are read. */
+    memset(conn, 0, offsetof(struct nbd_conn, input));
+    conn->input.start = conn->input.end = 0;
+    memset(&conn->negotiation, 0, offsetof(struct nbd_negotiation, out));
+    memset(&conn->structured, 0, sizeof *conn - offsetof(struct nbd_conn, structured));
+    conn->stream = stream;
+    text_format(conn->peer, sizeof conn->peer, "%s", stream->peer);
+    conn->loop = server->loop;
+    conn->server = server;
+    conn->stall.fire = stall_fire;
+    sm_init(&conn->phase, phase_states, NBD_PHASE_COUNT, NBD_NEGOTIATING);
+    return conn;
+}
+
+void nbd_conn_free(struct nbd_conn *conn)
+{
+    nbd_requests_free(conn);
+    free(conn);
+}
+
+struct iovec nbd_input_room(struct nbd_input *in)
+{
+    if (in->start > 0) {
+        memmove(in->bytes, in->bytes + in->start, nbd_input_len(in));
+        in->end -= in->start;
+        in->start = 0;
+    }
+    return (struct iovec){in->bytes + in->end, NBD_INPUT_BYTES - in->end};
+}
+
+void nbd_conn_want(struct nbd_conn *conn, unsigned events)
+{
+    if (events == conn->wanted)
+        return;
+    conn->wanted = events;
+    stream_want(conn->stream, events);
+}
+
+/* --- to the device's loop --- */
+
+static void serve_readable(struct stream *stream)
+{
+    nbd_receive_readable(stream->owner_data);
+}
+
+static void serve_writable(struct stream *stream)
+{
+    struct nbd_conn *conn = stream->owner_data;
+    conn->blocked = false;
+    nbd_reply_flush(conn);
+}
+
+static const struct stream_owner serving_owner = {serve_readable, serve_writable};
+
+/* Now on the loop of the device. */
+static void start_serving(struct task *task)
+{
+    struct nbd_conn *conn = container_of(task, struct nbd_conn, arrived);
+    sm_move(&conn->phase, NBD_SERVING);
+    conn->stream->owner = &serving_owner;
+    if (conn->order_seen != NBD_ORDER_NONE)
+        nbd_conn_obey(conn, conn->order_seen);
+    else
+        nbd_receive_run(conn); /* a hasty client's requests may be here already */
+}
+
+static void set_rules(struct nbd_conn *conn)
+{
+    const struct nbd_export *export = conn->export;
+    conn->rules = (struct nbd_rules){.size = export->dev->info.size,
+                                     .block = export->dev->info.logical_block,
+                                     .payload_max = nbd_export_payload_max(export),
+                                     .flags = nbd_export_flags(export, conn->structured)};
+}
+
+void nbd_conn_hand_over(struct nbd_conn *conn, const struct nbd_export *export)
+{
+    conn->export = export;
+    set_rules(conn);
+    if (nbd_requests_create(conn) != 0) {
+        log_warn("nbd: %s: no memory to serve export \"%s\"", conn->peer, export->name);
+        nbd_conn_cut(conn, "no memory");
+        return;
+    }
+    nbd_receive_init(conn);
+    nbd_reply_init(conn);
+    log_info("nbd: %s: serving export \"%s\"", conn->peer, export->name);
+    nbd_conn_want(conn, 0);
+    sm_move(&conn->phase, NBD_MOVING);
+    conn->arrived = (struct task){.run = start_serving};
+    conn->handed_over = true;
+    struct loop *to = export->dev->loop;
+    if (conn->loop == to) {
+        start_serving(&conn->arrived);
+        return;
+    }
+    conn->loop = to;
+    stream_move(conn->stream, to, &conn->arrived);
+}
+
+/* --- the end --- */
+
+/* What a client keeps us waiting for. */
+static bool waits_for_client(const struct nbd_conn *conn)
+{
+    return conn->blocked || conn->expect == NBD_EXPECT_PAYLOAD || conn->expect == NBD_EXPECT_REFUSED;
+}
+
+static void stall_watch(struct nbd_conn *conn)
+{
+    if (conn->stall.armed || !waits_for_client(conn))
+        return;
+    conn->moved_before = conn->moved_bytes;
+    timer_start(conn->loop, &conn->stall, STALL_NS);
+}
+
+static void stall_fire(struct timer *timer)
+{
+    struct nbd_conn *conn = container_of(timer, struct nbd_conn, stall);
+    struct page_pool *pool = conn->loop->pages;
+    bool scarce = page_pool_free(pool) < page_pool_size(pool) / SCARCE_FRACTION;
+    bool stalled = waits_for_client(conn) && conn->moved_bytes == conn->moved_before;
+    if (stalled && (scarce || nbd_conn_in(conn, NBD_ENDING))) {
+        log_notice("nbd: %s: stalled while others wait, disconnected", conn->peer);
+        nbd_conn_cut(conn, "stalled");
+        return;
+    }
+    stall_watch(conn);
+}
+
+void nbd_conn_end(struct nbd_conn *conn)
+{
+    ASSERT(nbd_conn_in(conn, NBD_SERVING));
+    sm_move(&conn->phase, NBD_ENDING);
+    nbd_receive_drop(conn);
+    nbd_conn_settle(conn);
+}
+
+void nbd_conn_cut(struct nbd_conn *conn, const char *why)
+{
+    ASSERT(!nbd_conn_in(conn, NBD_MOVING) && !nbd_conn_in(conn, NBD_GONE));
+    log_debug("nbd: %s: closed: %s", conn->peer, why);
+    bool served = !nbd_conn_in(conn, NBD_NEGOTIATING);
+    timer_stop(conn->loop, &conn->negotiation.timer);
+    timer_stop(conn->loop, &conn->stall);
+    stream_close(conn->stream);
+    conn->stream = NULL;
+    sm_move(&conn->phase, NBD_GONE);
+    if (served) {
+        nbd_receive_drop(conn);
+        nbd_reply_drop(conn);
+    }
+    nbd_conn_settle(conn);
+}
+
+/* A task of its own: the server may free us before this call returns, so nothing below us on the stack may look. */
+static void tell_server(struct task *task)
+{
+    nbd_server_conn_over(container_of(task, struct nbd_conn, over_task));
+}
+
+static void settle_gone(struct nbd_conn *conn)
+{
+    if (conn->over_told || conn->used > 0 || conn->resume.queued || conn->flush.queued)
+        return;
+    conn->over_told = true;
+    conn->over_task = (struct task){.run = tell_server};
+    loop_defer(conn->loop, &conn->over_task);
+}
+
+void nbd_conn_settle(struct nbd_conn *conn)
+{
+    if (nbd_conn_in(conn, NBD_ENDING) && conn->used == 0)
+        nbd_conn_cut(conn, "finished"); /* settles what is gone */
+    else if (nbd_conn_in(conn, NBD_GONE))
+        settle_gone(conn);
+    if (nbd_conn_in(conn, NBD_GONE))
+        return;
+    bool reads = nbd_conn_in(conn, NBD_SERVING) && !conn->input_over && !conn->starved;
+    nbd_conn_want(conn, (reads ? STREAM_READ : 0) | (conn->blocked ? STREAM_WRITE : 0));
+    stall_watch(conn);
+}
+
+void nbd_conn_obey(struct nbd_conn *conn, enum nbd_order order)
+{
+    conn->order_seen = order;
+    if (nbd_conn_in(conn, NBD_MOVING) || nbd_conn_in(conn, NBD_GONE))
+        return; /* start_serving() looks again; or there is nothing left to end */
+    if (order == NBD_ORDER_CUT || nbd_conn_in(conn, NBD_NEGOTIATING)) {
+        nbd_conn_cut(conn, "the server stops");
+    } else if (nbd_conn_in(conn, NBD_SERVING)) {
+        conn->input_over = true;
+        nbd_receive_run(conn);
+    }
+}

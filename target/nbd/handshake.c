@@ -1,0 +1,362 @@
+/*
+ * The phase of options.
+ *
+ *   FLAGS -> OPTION -> DATA -+-> OPTION          answered
+ *              |             +-> LIST            more to tell than fits at once
+ *              |             +-> HAND_OVER       GO and EXPORT_NAME: when the answer is gone
+ *              |             +-> FAREWELL        ABORT: when the answer is gone
+ *              +------> SKIP --> OPTION          refused: drop the data, then say so
+ *
+ *   FLAGS      waits for the client's flags         OPTION    waits for a header (all earlier answers are gone)
+ *   DATA       waits for all of the option's data   SKIP      drops it as it comes
+ *
+ * advance() makes one step if it has the bytes for it. Options are rows of a table; an option that is not there is
+ * answered with ERR_UNSUP, as the document wants (Baseline).
+ */
+#include "target/nbd/handshake.h"
+
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "target/nbd/connection.h"
+
+enum { FLAGS, OPTION, DATA, SKIP, LIST, HAND_OVER, FAREWELL };
+
+static const struct sm_state step_states[] = {
+    [FLAGS] = {"nbd flags", SM_TO(OPTION)},
+    [OPTION] = {"nbd option", SM_TO(DATA) | SM_TO(SKIP)},
+    [DATA] = {"nbd option data", SM_TO(OPTION) | SM_TO(LIST) | SM_TO(HAND_OVER) | SM_TO(FAREWELL)},
+    [SKIP] = {"nbd option skip", SM_TO(OPTION)},
+    [LIST] = {"nbd list", SM_TO(OPTION)},
+    [HAND_OVER] = {"nbd hand over", 0},
+    [FAREWELL] = {"nbd farewell", 0},
+};
+
+/* --- answers --- */
+
+/* Where the next answer goes; advance() runs only when all earlier ones were sent, so the buffer is empty but for the
+ * other pieces of the same answer. */
+static uint8_t *out_at(struct nbd_conn *conn)
+{
+    return conn->negotiation.out + conn->negotiation.out_end;
+}
+
+static void out_add(struct nbd_conn *conn, size_t len)
+{
+    conn->negotiation.out_end += len;
+    ASSERT(conn->negotiation.out_end <= NBD_NEGOTIATION_OUT);
+}
+
+static void answer_ack(struct nbd_conn *conn)
+{
+    out_add(conn, nbd_build_option_reply(out_at(conn), conn->negotiation.option.option, NBD_REP_ACK, 0));
+}
+
+static void answer_error(struct nbd_conn *conn, uint32_t type, const char *text)
+{
+    out_add(conn, nbd_build_option_error(out_at(conn), conn->negotiation.option.option, type, text));
+}
+
+static const char *refusal_text(uint32_t type)
+{
+    return type == NBD_REP_ERR_TOO_BIG ? "the export name is too long" : "the option's data is malformed";
+}
+
+/* --- options --- */
+
+static void option_export_name(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    n->chosen = nbd_export_find(conn->server, (const char *)data, len);
+    if (n->chosen == NULL) { /* this option knows no error reply */
+        nbd_conn_cut(conn, "unknown export");
+        return;
+    }
+    bool zeroes = !(n->client_flags & NBD_HANDSHAKE_NO_ZEROES);
+    uint16_t flags = nbd_export_flags(n->chosen, conn->structured);
+    out_add(conn, nbd_build_old_reply(out_at(conn), n->chosen->dev->info.size, flags, zeroes));
+    sm_move(&n->step, HAND_OVER);
+}
+
+static void option_abort(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    (void)data;
+    (void)len;
+    answer_ack(conn);
+    sm_move(&conn->negotiation.step, FAREWELL);
+}
+
+static void option_list(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    (void)data;
+    (void)len;
+    conn->negotiation.next = STAILQ_FIRST(&conn->server->exports);
+    sm_move(&conn->negotiation.step, LIST);
+}
+
+static void answer_info(struct nbd_conn *conn, const struct nbd_export *export, uint32_t wanted)
+{
+    uint32_t option = conn->negotiation.option.option;
+    uint16_t flags = nbd_export_flags(export, conn->structured);
+    out_add(conn, nbd_build_info_export(out_at(conn), option, export->dev->info.size, flags));
+    if (wanted & 1u << NBD_INFO_NAME)
+        out_add(conn, nbd_build_info_text(out_at(conn), option, NBD_INFO_NAME, export->name));
+    if ((wanted & 1u << NBD_INFO_DESCRIPTION) && export->description[0] != '\0')
+        out_add(conn, nbd_build_info_text(out_at(conn), option, NBD_INFO_DESCRIPTION, export->description));
+    if (wanted & 1u << NBD_INFO_BLOCK_SIZE)
+        out_add(conn, nbd_build_info_block_size(out_at(conn), option, export->dev->info.logical_block,
+                                                nbd_export_preferred(export), nbd_export_payload_max(export)));
+    answer_ack(conn);
+}
+
+/* INFO and GO. */
+static void option_info(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    struct nbd_info_request request;
+    uint32_t error = nbd_parse_info_request(data, len, &request);
+    if (error != 0) {
+        answer_error(conn, error, refusal_text(error));
+        return;
+    }
+    const struct nbd_export *export = nbd_export_find(conn->server, request.name, request.name_len);
+    if (export == NULL) {
+        answer_error(conn, NBD_REP_ERR_UNKNOWN, "there is no export of this name");
+        return;
+    }
+    answer_info(conn, export, request.wanted);
+    if (n->option.option == NBD_OPT_GO) {
+        n->chosen = export;
+        sm_move(&n->step, HAND_OVER);
+    }
+}
+
+static void option_structured_reply(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    (void)data;
+    (void)len;
+    conn->structured = true;
+    answer_ack(conn);
+}
+
+/* A handler answers, and moves on if the next step is not another option; if it does neither, the connection is cut. */
+struct option_rule {
+    uint32_t option;
+    bool takes_data; /* if not: any data is answered with ERR_INVALID */
+    void (*handle)(struct nbd_conn *, const uint8_t *data, uint32_t len);
+};
+
+static const struct option_rule option_rules[] = {
+    {NBD_OPT_EXPORT_NAME, true, option_export_name},
+    {NBD_OPT_ABORT, true, option_abort}, /* its data is ignored */
+    {NBD_OPT_LIST, false, option_list},
+    {NBD_OPT_INFO, true, option_info},
+    {NBD_OPT_GO, true, option_info},
+    {NBD_OPT_STRUCTURED_REPLY, false, option_structured_reply},
+};
+
+static const struct option_rule *rule_find(uint32_t option)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(option_rules); i++)
+        if (option_rules[i].option == option)
+            return &option_rules[i];
+    return NULL;
+}
+
+/* --- steps --- */
+
+static bool step_flags(struct nbd_conn *conn)
+{
+    if (nbd_input_len(&conn->input) < NBD_CLIENT_FLAGS_BYTES)
+        return false;
+    if (!nbd_parse_client_flags(nbd_input_at(&conn->input), &conn->negotiation.client_flags)) {
+        nbd_conn_cut(conn, "unknown client flags");
+        return false;
+    }
+    conn->input.start += NBD_CLIENT_FLAGS_BYTES;
+    sm_move(&conn->negotiation.step, OPTION);
+    return true;
+}
+
+static bool refuse(struct nbd_conn *conn, uint32_t error, const char *text)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    n->skip = n->option.len;
+    n->refusal = error;
+    n->refusal_text = text;
+    sm_move(&n->step, SKIP);
+    return true;
+}
+
+static bool cut(struct nbd_conn *conn, const char *why)
+{
+    nbd_conn_cut(conn, why);
+    return false;
+}
+
+static bool step_option(struct nbd_conn *conn)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    if (nbd_input_len(&conn->input) < NBD_OPTION_BYTES)
+        return false;
+    if (!nbd_parse_option(nbd_input_at(&conn->input), &n->option))
+        return cut(conn, "bad option magic");
+    conn->input.start += NBD_OPTION_BYTES;
+    /* A client that is not "fixed" may not understand any reply but the one to EXPORT_NAME, which has no errors. */
+    bool is_export_name = n->option.option == NBD_OPT_EXPORT_NAME;
+    if (!is_export_name && !(n->client_flags & NBD_HANDSHAKE_FIXED_NEWSTYLE))
+        return cut(conn, "an option that needs fixed newstyle");
+    if (is_export_name && n->option.len > NBD_NAME_MAX)
+        return cut(conn, "export name too long");
+    const struct option_rule *rule = rule_find(n->option.option);
+    if (rule == NULL)
+        return refuse(conn, NBD_REP_ERR_UNSUP, "option not supported");
+    if (n->option.len > NBD_OPTION_DATA_MAX)
+        return refuse(conn, NBD_REP_ERR_TOO_BIG, "the option's data is too long");
+    if (n->option.len > 0 && !rule->takes_data)
+        return refuse(conn, NBD_REP_ERR_INVALID, "this option takes no data");
+    sm_move(&n->step, DATA);
+    return true;
+}
+
+static bool step_data(struct nbd_conn *conn)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    if (nbd_input_len(&conn->input) < n->option.len)
+        return false;
+    const uint8_t *data = nbd_input_at(&conn->input);
+    conn->input.start += n->option.len;
+    rule_find(n->option.option)->handle(conn, data, n->option.len);
+    if (!nbd_conn_in(conn, NBD_NEGOTIATING))
+        return false;
+    if (sm_state(&n->step) == DATA)
+        sm_move(&n->step, OPTION);
+    return true;
+}
+
+static bool step_skip(struct nbd_conn *conn)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    uint32_t part = (uint32_t)MIN(n->skip, nbd_input_len(&conn->input));
+    conn->input.start += part;
+    n->skip -= part;
+    if (n->skip > 0)
+        return false;
+    answer_error(conn, n->refusal, n->refusal_text);
+    sm_move(&n->step, OPTION);
+    return true;
+}
+
+/* As many exports as are sure to fit. */
+static bool step_list(struct nbd_conn *conn)
+{
+    enum { ENTRY_MAX = NBD_OPTION_REPLY_BYTES + 4 + 2 * NBD_NAME_MAX };
+    struct nbd_negotiation *n = &conn->negotiation;
+    for (; n->next != NULL && NBD_NEGOTIATION_OUT - n->out_end >= ENTRY_MAX; n->next = STAILQ_NEXT(n->next, link))
+        if (!n->next->hidden)
+            out_add(conn, nbd_build_list_entry(out_at(conn), n->next->name, n->next->description));
+    if (n->next == NULL && NBD_NEGOTIATION_OUT - n->out_end >= NBD_OPTION_REPLY_BYTES) {
+        answer_ack(conn);
+        sm_move(&n->step, OPTION);
+    }
+    return true;
+}
+
+static bool step_hand_over(struct nbd_conn *conn)
+{
+    timer_stop(conn->loop, &conn->negotiation.timer);
+    nbd_conn_hand_over(conn, conn->negotiation.chosen);
+    return false;
+}
+
+static bool step_farewell(struct nbd_conn *conn)
+{
+    return cut(conn, "the client said goodbye");
+}
+
+/* One step. False: more bytes are needed, or the negotiation is over. */
+static bool advance(struct nbd_conn *conn)
+{
+    static bool (*const steps[])(struct nbd_conn *) = {
+        [FLAGS] = step_flags, [OPTION] = step_option,       [DATA] = step_data,         [SKIP] = step_skip,
+        [LIST] = step_list,   [HAND_OVER] = step_hand_over, [FAREWELL] = step_farewell,
+    };
+    return steps[sm_state(&conn->negotiation.step)](conn);
+}
+
+/* --- the stream --- */
+
+/* True when all of it is gone. */
+static bool send_answers(struct nbd_conn *conn)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    while (n->out_start < n->out_end) {
+        struct iovec iov = {n->out + n->out_start, n->out_end - n->out_start};
+        ssize_t sent = stream_send(conn->stream, &iov, 1);
+        if (sent == STREAM_AGAIN)
+            return false;
+        if (sent < 0)
+            return cut(conn, "the client is gone");
+        n->out_start += (size_t)sent;
+    }
+    n->out_start = n->out_end = 0;
+    return true;
+}
+
+static void run(struct nbd_conn *conn)
+{
+    for (;;) {
+        bool sent = send_answers(conn);
+        if (!nbd_conn_in(conn, NBD_NEGOTIATING))
+            return;
+        if (!sent) {
+            nbd_conn_want(conn, STREAM_WRITE);
+            return;
+        }
+        if (!advance(conn))
+            break;
+    }
+    if (sm_state(&conn->negotiation.step) == HAND_OVER)
+        return; /* it may live on another loop already */
+    if (nbd_conn_in(conn, NBD_NEGOTIATING))
+        nbd_conn_want(conn, STREAM_READ);
+}
+
+static void readable(struct stream *stream)
+{
+    struct nbd_conn *conn = stream->owner_data;
+    struct iovec room = nbd_input_room(&conn->input);
+    ssize_t got = stream_recv(stream, &room, 1);
+    if (got == STREAM_AGAIN)
+        return;
+    if (got <= 0) {
+        nbd_conn_cut(conn, "the client went away while it negotiated");
+        return;
+    }
+    conn->input.end += (size_t)got;
+    run(conn);
+}
+
+static void writable(struct stream *stream)
+{
+    run(stream->owner_data);
+}
+
+static void out_of_time(struct timer *timer)
+{
+    nbd_conn_cut(container_of(timer, struct nbd_conn, negotiation.timer), "the negotiation took too long");
+}
+
+static const struct stream_owner handshake_owner = {readable, writable};
+
+void nbd_handshake_start(struct nbd_conn *conn)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    sm_init(&n->step, step_states, ARRAY_LENGTH(step_states), FLAGS);
+    n->timer.fire = out_of_time;
+    timer_start(conn->loop, &n->timer, conn->server->limits.negotiation_ns);
+    conn->stream->owner = &handshake_owner;
+    conn->stream->owner_data = conn;
+    out_add(conn, nbd_build_greeting(out_at(conn)));
+    run(conn);
+}

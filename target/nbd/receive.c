@@ -1,0 +1,253 @@
+/*
+ * Bytes into requests.
+ *
+ * A recv brings as much as the socket has: headers and small payloads land in the input buffer and payloads are copied
+ * from there into pages; of a long payload what the buffer did not hold yet is received straight into the pages, and
+ * whatever follows it into the buffer, by the same scatter recv.
+ *
+ *   HEADER   28 bytes and a free request -> checked
+ *   PAGES    a good read or write waits for a vector and for pages; it holds none meanwhile
+ *   PAYLOAD  a good write fills its pages -> to the device
+ *   REFUSED  the payload of a bad write is dropped -> answered. (Answered before, its reply could reach a client that
+ *            is still sending, which some take for a protocol error.)
+ *
+ * step() goes from one to the next while bytes, requests and pages last. When a request, a vector or pages are missing
+ * the connection is starved, and goes on when reply.c gives a request back, or the pool calls pages_ready().
+ *
+ * Fails: a header out of step ends the connection, and so does a write so long that skipping it would be silly.
+ */
+#include <sys/uio.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "target/nbd/connection.h"
+
+enum {
+    RECEIVES_PER_TURN = 16,         /* so that one busy connection leaves the others their turn */
+    RECEIVE_VECTORS = 256,          /* entries of one scatter recv */
+    REFUSED_PAYLOAD_MAX = 64 << 20, /* longer payloads are not skipped: the connection ends */
+};
+
+/* --- headers --- */
+
+/* The client wants no more, or speaks no NBD: what is accepted will be finished. */
+static bool stop_receiving(struct nbd_conn *conn)
+{
+    conn->input.start = conn->input.end = 0;
+    conn->input_over = true;
+    return false;
+}
+
+/* False: starved, nothing was consumed. */
+static bool step_header(struct nbd_conn *conn)
+{
+    struct nbd_request_header head;
+    if (nbd_input_len(&conn->input) < NBD_REQUEST_BYTES)
+        return false;
+    if (!nbd_parse_request(nbd_input_at(&conn->input), &head)) {
+        log_info("nbd: %s: no request where one should be, disconnecting", conn->peer);
+        return stop_receiving(conn);
+    }
+    if (head.command == NBD_CMD_DISC)
+        return stop_receiving(conn);
+    struct nbd_request *request = nbd_request_take(conn);
+    conn->starved = request == NULL;
+    if (conn->starved)
+        return false;
+    conn->input.start += NBD_REQUEST_BYTES;
+    nbd_count(&conn->request_count, 1);
+    conn->rules.size = conn->export->dev->info.size;
+    request->head = head;
+    request->fault = nbd_request_check(&head, &conn->rules);
+    bool has_data = head.command == NBD_CMD_READ || head.command == NBD_CMD_WRITE;
+    if (request->fault != NBD_FAULT_NONE)
+        conn->expect = NBD_EXPECT_REFUSED;
+    else if (has_data)
+        conn->expect = NBD_EXPECT_PAGES;
+    else
+        nbd_request_submit(request);
+    conn->receiving = conn->expect != NBD_EXPECT_HEADER ? request : NULL;
+    return true;
+}
+
+/* --- pages and payloads --- */
+
+static struct nbd_request *received(struct nbd_conn *conn)
+{
+    struct nbd_request *request = conn->receiving;
+    conn->receiving = NULL;
+    conn->expect = NBD_EXPECT_HEADER;
+    return request;
+}
+
+static bool pages_are_there(struct nbd_conn *conn)
+{
+    if (conn->receiving->head.command == NBD_CMD_READ)
+        nbd_request_submit(received(conn));
+    else
+        conn->expect = NBD_EXPECT_PAYLOAD;
+    return true;
+}
+
+static bool step_pages(struct nbd_conn *conn)
+{
+    struct nbd_request *request = conn->receiving;
+    if (request->page_count > 0) /* pages_ready() was here */
+        return pages_are_there(conn);
+    uint32_t count = page_count_for(request->head.off, request->head.len);
+    bool has_vector = nbd_request_get_vector(request, count);
+    if (has_vector && !conn->pages_wait.waiting && page_pool_get(conn->loop->pages, request->pages, count)) {
+        request->page_count = count;
+        return pages_are_there(conn);
+    }
+    conn->starved = true;
+    conn->pages_wait.count = count;
+    if (has_vector && !conn->pages_wait.waiting)
+        page_pool_wait(conn->loop->pages, &conn->pages_wait);
+    return false;
+}
+
+static void pages_ready(struct page_waiter *waiter)
+{
+    struct nbd_conn *conn = container_of(waiter, struct nbd_conn, pages_wait);
+    bool got = page_pool_take(conn->loop->pages, conn->receiving->pages, waiter->count);
+    ASSERT(got);
+    conn->receiving->page_count = waiter->count;
+    if (!conn->resume.queued)
+        loop_defer(conn->loop, &conn->resume);
+}
+
+static void resume(struct task *task)
+{
+    struct nbd_conn *conn = container_of(task, struct nbd_conn, resume);
+    if (nbd_conn_in(conn, NBD_SERVING))
+        nbd_receive_run(conn);
+    else
+        nbd_conn_settle(conn);
+}
+
+static bool step_payload(struct nbd_conn *conn)
+{
+    struct nbd_request *request = conn->receiving;
+    uint32_t part = (uint32_t)MIN(request->head.len - request->received, nbd_input_len(&conn->input));
+    pages_copy_in(request->pages, request->head.off % PAGE_BYTES + request->received, nbd_input_at(&conn->input), part);
+    conn->input.start += part;
+    request->received += part;
+    if (request->received < request->head.len)
+        return false;
+    nbd_request_submit(received(conn));
+    return true;
+}
+
+static bool step_refused(struct nbd_conn *conn)
+{
+    struct nbd_request *request = conn->receiving;
+    uint32_t payload = nbd_request_payload(&request->head);
+    if (payload > REFUSED_PAYLOAD_MAX) {
+        log_info("nbd: %s: a write of %u bytes, disconnecting", conn->peer, payload);
+        nbd_reply(received(conn));
+        return stop_receiving(conn);
+    }
+    uint32_t part = (uint32_t)MIN(payload - request->received, nbd_input_len(&conn->input));
+    conn->input.start += part;
+    request->received += part;
+    if (request->received < payload)
+        return false;
+    nbd_reply(received(conn));
+    return true;
+}
+
+/* One step. False: bytes, a request or pages are missing. */
+static bool step(struct nbd_conn *conn)
+{
+    static bool (*const steps[])(struct nbd_conn *) = {
+        [NBD_EXPECT_HEADER] = step_header,
+        [NBD_EXPECT_PAGES] = step_pages,
+        [NBD_EXPECT_PAYLOAD] = step_payload,
+        [NBD_EXPECT_REFUSED] = step_refused,
+    };
+    return steps[conn->expect](conn);
+}
+
+void nbd_receive_run(struct nbd_conn *conn)
+{
+    conn->starved = false;
+    while (step(conn))
+        ;
+    if (conn->input_over && !conn->starved)
+        nbd_conn_end(conn);
+    else
+        nbd_conn_settle(conn);
+}
+
+/* --- the socket --- */
+
+/* Where the next bytes go: the rest of a payload into its pages, then the buffer. Returns how many bytes of the
+ * payload the entries cover. */
+static uint64_t receive_vectors(struct nbd_conn *conn, struct iovec *iov, int *count)
+{
+    struct iovec room = nbd_input_room(&conn->input);
+    uint64_t covered = 0, rest = 0;
+    *count = 0;
+    if (conn->expect == NBD_EXPECT_PAYLOAD) {
+        const struct nbd_request *request = conn->receiving;
+        uint64_t at = request->head.off % PAGE_BYTES + request->received;
+        rest = request->head.len - request->received;
+        *count = pages_iovec(request->pages, at, rest, iov, RECEIVE_VECTORS, &covered);
+    }
+    if (covered == rest)
+        iov[(*count)++] = room;
+    return covered;
+}
+
+/* One recv. False: the socket is empty for now, or the connection is over. */
+static bool receive_once(struct nbd_conn *conn)
+{
+    struct iovec iov[RECEIVE_VECTORS + 1];
+    int count;
+    uint64_t to_pages = receive_vectors(conn, iov, &count), room = 0;
+    for (int i = 0; i < count; i++)
+        room += iov[i].iov_len;
+    ssize_t got = stream_recv(conn->stream, iov, count);
+    if (got == STREAM_AGAIN)
+        return false;
+    if (got < 0) {
+        nbd_conn_cut(conn, "reset by the client");
+        return false;
+    }
+    if (got == 0) {
+        conn->input_over = true;
+        nbd_receive_run(conn);
+        return false;
+    }
+    conn->moved_bytes += (uint64_t)got;
+    uint64_t direct = MIN((uint64_t)got, to_pages);
+    if (direct > 0)
+        conn->receiving->received += (uint32_t)direct;
+    conn->input.end += (size_t)got - direct;
+    nbd_receive_run(conn);
+    return (uint64_t)got == room;
+}
+
+void nbd_receive_readable(struct nbd_conn *conn)
+{
+    for (int i = 0; i < RECEIVES_PER_TURN; i++) {
+        bool more = receive_once(conn);
+        if (!more || !nbd_conn_in(conn, NBD_SERVING) || conn->starved)
+            return;
+    }
+}
+
+void nbd_receive_drop(struct nbd_conn *conn)
+{
+    page_pool_wait_cancel(conn->loop->pages, &conn->pages_wait);
+    conn->starved = false;
+    if (conn->receiving != NULL)
+        nbd_request_release(received(conn));
+}
+
+void nbd_receive_init(struct nbd_conn *conn)
+{
+    conn->pages_wait.ready = pages_ready;
+    conn->resume.run = resume;
+}

@@ -1,0 +1,179 @@
+/*
+ * The pool of requests, and requests at the device.
+ *
+ * A client's request becomes one request of the device, or several in a row where the device takes no longer ones
+ * (info.max_request). The pieces meet at page boundaries, so that no page belongs to two of them: a device may replace
+ * a page of a read. A TRIM with FUA is a discard and a flush.
+ *
+ * The memory of all requests, and of the page vectors of long ones, is taken at GO. A large vector has room for
+ * NBD_PAYLOAD_MAX; memory that was never touched costs nothing, so few bytes of it are ever real.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "target/nbd/connection.h"
+
+enum { REQUESTS_PER_LARGE_VECTOR = 4 };
+
+int nbd_requests_create(struct nbd_conn *conn)
+{
+    uint32_t count = conn->server->limits.requests, large = MAX(count / REQUESTS_PER_LARGE_VECTOR, 1u);
+    conn->requests = calloc(count, sizeof *conn->requests);
+    conn->vectors = malloc((size_t)large * NBD_VECTOR_LARGE * sizeof *conn->vectors);
+    conn->free_vectors = malloc(large * sizeof *conn->free_vectors);
+    if (conn->requests == NULL || conn->vectors == NULL || conn->free_vectors == NULL)
+        return -ENOMEM; /* what there is goes with the connection */
+    STAILQ_INIT(&conn->free_requests);
+    for (uint32_t i = 0; i < count; i++) {
+        conn->requests[i].conn = conn;
+        STAILQ_INSERT_TAIL(&conn->free_requests, &conn->requests[i], link);
+    }
+    for (uint32_t i = 0; i < large; i++)
+        conn->free_vectors[i] = conn->vectors + (size_t)i * NBD_VECTOR_LARGE;
+    conn->free_vector_count = large;
+    return 0;
+}
+
+void nbd_requests_free(struct nbd_conn *conn)
+{
+    ASSERT(conn->used == 0);
+    free(conn->requests);
+    free(conn->vectors);
+    free(conn->free_vectors);
+}
+
+/* The one used last comes first: it is warm. */
+struct nbd_request *nbd_request_take(struct nbd_conn *conn)
+{
+    struct nbd_request *request = STAILQ_FIRST(&conn->free_requests);
+    if (request == NULL)
+        return NULL;
+    STAILQ_REMOVE_HEAD(&conn->free_requests, link);
+    request->received = 0;
+    request->served = 0;
+    request->pages = NULL;
+    request->page_count = 0;
+    conn->used++;
+    return request;
+}
+
+bool nbd_request_get_vector(struct nbd_request *request, uint32_t count)
+{
+    struct nbd_conn *conn = request->conn;
+    if (request->pages != NULL)
+        return true;
+    if (count <= NBD_VECTOR_SMALL)
+        request->pages = request->small;
+    else if (conn->free_vector_count > 0)
+        request->pages = conn->free_vectors[--conn->free_vector_count];
+    return request->pages != NULL;
+}
+
+void nbd_request_put_pages(struct nbd_request *request)
+{
+    uint32_t count = request->page_count;
+    request->page_count = 0;
+    page_put_all(request->pages, count);
+}
+
+void nbd_request_release(struct nbd_request *request)
+{
+    struct nbd_conn *conn = request->conn;
+    nbd_request_put_pages(request);
+    if (request->pages != NULL && request->pages != request->small)
+        conn->free_vectors[conn->free_vector_count++] = request->pages;
+    STAILQ_INSERT_HEAD(&conn->free_requests, request, link);
+    ASSERT(conn->used > 0);
+    conn->used--;
+}
+
+/* --- at the device --- */
+
+static void over(struct nbd_request *request, enum nbd_fault fault)
+{
+    struct nbd_conn *conn = request->conn;
+    conn->in_flight--;
+    request->fault = fault;
+    flight_note("nbd done", request->head.cookie, fault);
+    if (nbd_conn_in(conn, NBD_GONE)) {
+        nbd_request_release(request);
+        nbd_conn_settle(conn);
+        return;
+    }
+    nbd_reply(request);
+}
+
+static void done(struct blk_req *blk);
+
+/* Bytes of the next piece; where there are further ones it ends at a page boundary. */
+static uint64_t piece_len(const struct blkdev *dev, enum blk_op op, uint64_t off, uint64_t left)
+{
+    uint64_t max = dev->info.max_request;
+    if (!blk_op_has_data(op) || max == 0 || left <= max)
+        return left;
+    return round_down(off + max, PAGE_BYTES) - off;
+}
+
+static void submit_piece(struct nbd_request *request, enum blk_op op, unsigned flags)
+{
+    struct blkdev *dev = request->conn->export->dev;
+    const struct nbd_request_header *head = &request->head;
+    request->blk = (struct blk_req){.op = op, .flags = flags, .done = done};
+    if (op != BLK_FLUSH) {
+        uint64_t off = head->off + request->served;
+        uint64_t len = piece_len(dev, op, off, head->len - request->served);
+        if (off + len > dev->info.size) { /* the device shrank since the header was checked */
+            over(request, NBD_FAULT_BEYOND_END);
+            return;
+        }
+        request->blk.off = off;
+        request->blk.len = len;
+        request->served += len;
+        if (blk_op_has_data(op))
+            request->blk.pages = request->pages + (off / PAGE_BYTES - head->off / PAGE_BYTES);
+    }
+    blk_submit(dev, &request->blk);
+}
+
+static bool submit_rest(struct nbd_request *request)
+{
+    enum blk_op op = request->blk.op;
+    if (op != BLK_FLUSH && request->served < request->head.len)
+        submit_piece(request, op, request->blk.flags);
+    else if (op == BLK_DISCARD && (request->head.flags & NBD_CMD_FUA))
+        submit_piece(request, BLK_FLUSH, 0);
+    else
+        return false;
+    return true;
+}
+
+static void done(struct blk_req *blk)
+{
+    struct nbd_request *request = container_of(blk, struct nbd_request, blk);
+    bool goes_on = blk->status == BLK_OK && !nbd_conn_in(request->conn, NBD_GONE);
+    if (!goes_on || !submit_rest(request))
+        over(request, nbd_fault_of(blk->status));
+}
+
+void nbd_request_submit(struct nbd_request *request)
+{
+    static const enum blk_op ops[] = {
+        [NBD_CMD_READ] = BLK_READ,
+        [NBD_CMD_WRITE] = BLK_WRITE,
+        [NBD_CMD_FLUSH] = BLK_FLUSH,
+        [NBD_CMD_TRIM] = BLK_DISCARD,
+        [NBD_CMD_WRITE_ZEROES] = BLK_WRITE_ZEROES,
+    };
+    enum blk_op op = ops[request->head.command];
+    bool can_be_durable = op == BLK_WRITE || op == BLK_WRITE_ZEROES;
+    unsigned flags = 0;
+    if (can_be_durable && (request->head.flags & NBD_CMD_FUA))
+        flags |= BLK_FUA;
+    if (request->head.flags & NBD_CMD_NO_HOLE)
+        flags |= BLK_NO_UNMAP;
+    request->conn->in_flight++;
+    flight_note("nbd submit", request->head.cookie, request->head.off);
+    submit_piece(request, op, flags);
+}

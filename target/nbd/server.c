@@ -1,0 +1,286 @@
+/*
+ * The server: exports, the list of connections, and how they are told to end.
+ *
+ * The list is touched on the server's loop only. A connection on another loop and the server speak by two embedded
+ * tasks, each of which is on one loop at a time:
+ *
+ *   order_task   server -> connection -> server: "end" or "cut", and the receipt. One is underway at a time; a
+ *                stronger order that comes up meanwhile goes out after the receipt.
+ *   over_task    connection -> server, once: nothing of mine moves any more.
+ *
+ * A connection is freed when it is over and no order is underway: so an order never meets freed memory.
+ */
+#include "target/nbd/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "target/nbd/connection.h"
+
+enum {
+    DEFAULT_CONNECTIONS = 1024,
+    DEFAULT_REQUESTS = 128,
+    POOL_PAGES_MIN = 16, /* fewer pages on a device's loop serve nobody */
+};
+#define DEFAULT_NEGOTIATION_NS (10ull * 1000000000)
+
+/* --- exports --- */
+
+const struct nbd_export *nbd_export_find(const struct nbd_server *server, const char *name, uint32_t name_len)
+{
+    const struct nbd_export *export;
+    STAILQ_FOREACH(export, &server->exports, link)
+    if (strlen(export->name) == name_len && memcmp(export->name, name, name_len) == 0)
+        return export;
+    return NULL;
+}
+
+uint16_t nbd_export_flags(const struct nbd_export *export, bool structured)
+{
+    const struct blk_info *info = &export->dev->info;
+    unsigned flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
+    flags |= NBD_FLAG_CAN_MULTI_CONN; /* a flush on one connection covers what any of them had answered */
+    flags |= info->rotational ? NBD_FLAG_ROTATIONAL : 0;
+    flags |= structured ? NBD_FLAG_SEND_DF : 0;
+    if (export->read_only || info->read_only)
+        return (uint16_t)(flags | NBD_FLAG_READ_ONLY);
+    flags |= info->discards ? NBD_FLAG_SEND_TRIM : 0;
+    return (uint16_t)(flags | NBD_FLAG_SEND_WRITE_ZEROES);
+}
+
+/* What the document and the pool allow: a request may not want more than half of the pages there are. */
+uint32_t nbd_export_payload_max(const struct nbd_export *export)
+{
+    uint64_t half = (uint64_t)page_pool_size(export->dev->loop->pages) * PAGE_BYTES / 2, max = NBD_PAYLOAD_MAX;
+    while (max > half)
+        max /= 2;
+    return (uint32_t)max;
+}
+
+uint32_t nbd_export_preferred(const struct nbd_export *export)
+{
+    const struct blk_info *info = &export->dev->info;
+    uint32_t max = nbd_export_payload_max(export), least = MAX(info->physical_block, (uint32_t)PAGE_BYTES);
+    bool row_fits = is_power_of_two(info->optimal_io) && info->optimal_io >= least && info->optimal_io <= max;
+    return row_fits ? info->optimal_io : MIN(least, max);
+}
+
+static void export_free(struct nbd_export *export)
+{
+    if (export == NULL)
+        return;
+    free(export->name);
+    free(export->description);
+    free(export);
+}
+
+static bool is_servable(const struct nbd_export_options *options, const char *description)
+{
+    const struct blkdev *dev = options->dev;
+    return strlen(options->name) <= NBD_NAME_MAX && strlen(description) <= NBD_NAME_MAX &&
+           (dev->info.max_request == 0 || dev->info.max_request >= PAGE_BYTES) &&
+           page_pool_size(dev->loop->pages) >= POOL_PAGES_MIN;
+}
+
+int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_options *options)
+{
+    const char *description = options->description != NULL ? options->description : "";
+    if (!is_servable(options, description))
+        return -EINVAL;
+    if (nbd_export_find(server, options->name, (uint32_t)strlen(options->name)) != NULL)
+        return -EEXIST;
+    struct nbd_export *export = calloc(1, sizeof *export);
+    if (export == NULL)
+        return -ENOMEM;
+    *export = (struct nbd_export){.dev = options->dev,
+                                  .read_only = options->read_only,
+                                  .hidden = options->hidden,
+                                  .name = strdup(options->name),
+                                  .description = strdup(description)};
+    if (export->name == NULL || export->description == NULL) {
+        export_free(export);
+        return -ENOMEM;
+    }
+    STAILQ_INSERT_TAIL(&server->exports, export, link);
+    return 0;
+}
+
+/* --- the server --- */
+
+static void grace_over(struct timer *timer);
+
+struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits)
+{
+    struct nbd_server *server = calloc(1, sizeof *server);
+    if (server == NULL)
+        return NULL;
+    server->loop = loop;
+    server->limits = *limits;
+    if (limits->connections == 0)
+        server->limits.connections = DEFAULT_CONNECTIONS;
+    if (limits->requests == 0)
+        server->limits.requests = DEFAULT_REQUESTS;
+    if (limits->negotiation_ns == 0)
+        server->limits.negotiation_ns = DEFAULT_NEGOTIATION_NS;
+    server->grace.fire = grace_over;
+    STAILQ_INIT(&server->exports);
+    TAILQ_INIT(&server->connections);
+    return server;
+}
+
+void nbd_server_destroy(struct nbd_server *server)
+{
+    ASSERT(server->connection_count == 0);
+    timer_stop(server->loop, &server->grace);
+    struct nbd_export *export;
+    while ((export = STAILQ_FIRST(&server->exports)) != NULL) {
+        STAILQ_REMOVE_HEAD(&server->exports, link);
+        export_free(export);
+    }
+    free(server);
+}
+
+void nbd_conn_open(struct nbd_server *server, struct stream *stream)
+{
+    bool full = server->connection_count >= server->limits.connections;
+    struct nbd_conn *conn = full || server->draining ? NULL : nbd_conn_create(server, stream);
+    if (conn == NULL) {
+        log_notice("nbd: %s: refused, %u connections are open%s", stream->peer, server->connection_count,
+                   server->draining ? " and the server stops" : "");
+        stream_close(stream);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&server->connections, conn, link);
+    server->connection_count++;
+    nbd_handshake_start(conn);
+}
+
+uint32_t nbd_server_connections(const struct nbd_server *server)
+{
+    return server->connection_count;
+}
+
+static uint64_t look(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+uint32_t nbd_server_info(const struct nbd_server *server, struct nbd_conn_info *out, uint32_t max)
+{
+    uint32_t count = 0;
+    const struct nbd_conn *conn;
+    TAILQ_FOREACH(conn, &server->connections, link)
+    {
+        if (count++ >= max)
+            continue;
+        struct nbd_conn_info *info = &out[count - 1];
+        *info = (struct nbd_conn_info){.read_bytes = look(&conn->read_bytes),
+                                       .written_bytes = look(&conn->written_bytes),
+                                       .requests = look(&conn->request_count)};
+        text_format(info->peer, sizeof info->peer, "%s", conn->peer);
+        text_format(info->export_name, sizeof info->export_name, "%s", conn->handed_over ? conn->export->name : "");
+        text_format(info->phase, sizeof info->phase, "%s",
+                    conn->over          ? "closed"
+                    : conn->handed_over ? "transmission"
+                                        : "negotiation");
+    }
+    return count;
+}
+
+/* --- the end of connections --- */
+
+static void check_drained(struct nbd_server *server)
+{
+    if (!server->draining || server->drained == NULL || server->connection_count > 0)
+        return;
+    timer_stop(server->loop, &server->grace);
+    loop_defer(server->loop, server->drained);
+    server->drained = NULL;
+}
+
+static void free_if_over(struct nbd_conn *conn)
+{
+    struct nbd_server *server = conn->server;
+    if (!conn->over || conn->order_underway)
+        return;
+    TAILQ_REMOVE(&server->connections, conn, link);
+    server->connection_count--;
+    nbd_conn_free(conn);
+    check_drained(server);
+}
+
+/* On the server's loop. */
+static void conn_is_over(struct task *task)
+{
+    struct nbd_conn *conn = container_of(task, struct nbd_conn, over_task);
+    conn->over = true;
+    free_if_over(conn);
+}
+
+void nbd_server_conn_over(struct nbd_conn *conn)
+{
+    conn->over_task = (struct task){.run = conn_is_over};
+    loop_call(conn->server->loop, &conn->over_task);
+}
+
+static void order_send(struct nbd_conn *conn);
+
+/* On the server's loop: the connection has read the order. */
+static void order_receipt(struct task *task)
+{
+    struct nbd_conn *conn = container_of(task, struct nbd_conn, order_task);
+    conn->order_underway = false;
+    if (!conn->over && conn->order_wanted > conn->order)
+        order_send(conn);
+    free_if_over(conn);
+}
+
+/* On the connection's loop. */
+static void order_deliver(struct task *task)
+{
+    struct nbd_conn *conn = container_of(task, struct nbd_conn, order_task);
+    nbd_conn_obey(conn, conn->order);
+    conn->order_task = (struct task){.run = order_receipt};
+    loop_call(conn->server->loop, &conn->order_task);
+}
+
+static void order_send(struct nbd_conn *conn)
+{
+    conn->order = conn->order_wanted;
+    conn->order_underway = true;
+    conn->order_task = (struct task){.run = order_deliver};
+    loop_call(conn->loop, &conn->order_task);
+}
+
+static void order_all(struct nbd_server *server, enum nbd_order order)
+{
+    struct nbd_conn *conn;
+    TAILQ_FOREACH(conn, &server->connections, link)
+    {
+        if (conn->over)
+            continue;
+        conn->order_wanted = order;
+        if (!conn->order_underway)
+            order_send(conn);
+    }
+}
+
+static void grace_over(struct timer *timer)
+{
+    struct nbd_server *server = container_of(timer, struct nbd_server, grace);
+    log_notice("nbd: %u connections did not end in time and are cut", server->connection_count);
+    order_all(server, NBD_ORDER_CUT);
+}
+
+void nbd_server_drain(struct nbd_server *server, uint64_t grace_ns, struct task *drained)
+{
+    ASSERT(!server->draining);
+    server->draining = true;
+    server->drained = drained;
+    timer_start(server->loop, &server->grace, grace_ns);
+    order_all(server, NBD_ORDER_END);
+    check_drained(server);
+}
