@@ -47,9 +47,11 @@ static void pump(struct task *task)
     stir(s);
 }
 
-static size_t limit(struct teststream *s, uint32_t max)
+/* How much of `len` bytes one call moves. */
+static size_t shorten(struct teststream *s, size_t len, uint32_t max)
 {
-    return max == 0 ? SIZE_MAX : 1 + test_random(&s->seed) % max;
+    size_t limit = max == 0 ? SIZE_MAX : 1 + test_random(&s->seed) % max;
+    return MIN(len, limit);
 }
 
 static ssize_t test_recv(struct stream *stream, const struct iovec *iov, int count)
@@ -61,7 +63,7 @@ static ssize_t test_recv(struct stream *stream, const struct iovec *iov, int cou
         return STREAM_BROKEN;
     if (s->in.start == s->in.end)
         return s->ended ? 0 : STREAM_AGAIN;
-    size_t left = MIN(limit(s, s->recv_max), s->in.end - s->in.start), done = 0;
+    size_t left = shorten(s, s->in.end - s->in.start, s->recv_max), done = 0;
     for (int i = 0; i < count && left > 0; i++) {
         size_t part = MIN(left, iov[i].iov_len);
         memcpy(iov[i].iov_base, s->in.bytes + s->in.start, part);
@@ -82,7 +84,7 @@ static ssize_t test_send(struct stream *stream, const struct iovec *iov, int cou
         return STREAM_BROKEN;
     if (s->send_window == 0)
         return STREAM_AGAIN;
-    size_t left = MIN(limit(s, s->send_max), s->send_window), done = 0;
+    size_t left = shorten(s, s->send_window, s->send_max), done = 0;
     for (int i = 0; i < count && left > 0; i++) {
         size_t part = MIN(left, iov[i].iov_len);
         bytes_push(&s->out, iov[i].iov_base, part);

@@ -1,0 +1,290 @@
+#include "tests/unit/target/nbd_peer.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the holder --- */
+
+static void holder_submit(struct blkdev *dev, struct blk_req *req)
+{
+    struct holder *h = container_of(dev, struct holder, dev);
+    h->count++;
+    h->seen++;
+    STAILQ_INSERT_TAIL(&h->held, req, link);
+}
+
+static void holder_close(struct blkdev *dev, struct task *closed)
+{
+    loop_defer(dev->loop, closed);
+}
+
+static const struct blkdev_ops holder_ops = {"holder", holder_submit, holder_close};
+
+void holder_init(struct holder *h, struct loop *loop, uint64_t size)
+{
+    struct blk_info info = {.size = size, .logical_block = 512, .physical_block = 4096, .discards = true};
+    *h = (struct holder){0};
+    blkdev_init(&h->dev, &holder_ops, loop, "holder", &info);
+    STAILQ_INIT(&h->held);
+}
+
+void holder_end(struct holder *h, bool newest, enum blk_status status, uint64_t bad_off)
+{
+    struct blk_req *req = STAILQ_FIRST(&h->held);
+    while (newest && req != NULL && STAILQ_NEXT(req, link) != NULL)
+        req = STAILQ_NEXT(req, link);
+    cr_assert(req != NULL, "something is held");
+    STAILQ_REMOVE(&h->held, req, blk_req, link);
+    h->count--;
+    for (uint32_t i = 0; req->op == BLK_READ && i < page_count_for(req->off, req->len); i++)
+        memset(req->pages[i]->data, 0x5a, PAGE_BYTES);
+    if (status == BLK_MEDIA)
+        blk_complete_media(req, bad_off);
+    else
+        blk_complete(req, status);
+}
+
+void holder_end_all(struct holder *h, enum blk_status status)
+{
+    while (h->count > 0)
+        holder_end(h, false, status, 0);
+}
+
+/* --- the bench --- */
+
+struct peer peer_start(const struct peer_setup *setup)
+{
+    struct peer p = {.seed = setup->seed};
+    uint32_t pages = setup->pages != 0 ? setup->pages : 32768;
+    p.t = testloop_create(pages, 1);
+    p.far = setup->two_loops ? testloop_create(pages, 2) : p.t;
+    p.disk =
+        memdisk_create(&p.far->loop, "disk", PEER_DISK_BYTES, setup->logical_block != 0 ? setup->logical_block : 512);
+    struct nbd_limits limits = {.connections = setup->connections, .requests = setup->requests};
+    p.server = nbd_server_create(&p.t->loop, &limits);
+    cr_assert(p.server != NULL);
+    peer_export(&p, "disk", "the only one", false, false);
+    return p;
+}
+
+void peer_run(struct peer *p)
+{
+    bool more;
+    do {
+        testloop_run_ready(p->t);
+        testloop_run_ready(p->far);
+        more = !STAILQ_EMPTY(&p->t->loop.ready) || !STAILQ_EMPTY(&p->t->loop.late);
+    } while (more);
+}
+
+struct drained {
+    struct task task;
+    bool flag;
+};
+
+static void on_drained(struct task *task)
+{
+    container_of(task, struct drained, task)->flag = true;
+}
+
+void peer_stop(struct peer *p)
+{
+    struct drained drained = {.task.run = on_drained};
+    nbd_server_drain(p->server, 1000, &drained.task);
+    peer_run(p);
+    testloop_run_until(p->t, &drained.flag);
+    peer_run(p);
+    testloop_run_until(p->t, &drained.flag);
+    cr_expect(drained.flag, "drained");
+    if (p->s != NULL)
+        peer_forget(p);
+    nbd_server_destroy(p->server);
+    test_close(p->far, &p->disk->dev);
+    if (p->far != p->t)
+        testloop_destroy(p->far);
+    testloop_destroy(p->t);
+}
+
+struct teststream *peer_connect(struct peer *p)
+{
+    p->s = teststream_create(&p->t->loop, p->seed);
+    if (p->seed != 0) {
+        p->s->recv_max = p->seed % 2 ? 1 : 300;
+        p->s->send_max = p->seed % 3 ? 1 : 5000;
+    }
+    p->structured = false;
+    nbd_conn_open(p->server, &p->s->stream);
+    peer_run(p);
+    return p->s;
+}
+
+void peer_forget(struct peer *p)
+{
+    cr_expect(p->s->closed, "the server closed the stream");
+    peer_run(p);
+    teststream_destroy(p->s);
+    p->s = NULL;
+}
+
+void peer_export(struct peer *p, const char *name, const char *description, bool read_only, bool hidden)
+{
+    struct nbd_export_options options = {name, description, &p->disk->dev, read_only, hidden};
+    cr_assert_eq(nbd_server_add_export(p->server, &options), 0);
+}
+
+/* --- options --- */
+
+static void take(struct peer *p, void *to, size_t len)
+{
+    cr_assert(teststream_take(p->s, to, len), "%zu bytes are there, %zu are wanted", teststream_sent(p->s), len);
+}
+
+void peer_greet(struct peer *p, uint32_t flags)
+{
+    uint8_t greeting[NBD_GREETING_BYTES], answer[NBD_CLIENT_FLAGS_BYTES];
+    take(p, greeting, sizeof greeting);
+    cr_expect_arr_eq(greeting, "NBDMAGICIHAVEOPT\0\3", sizeof greeting);
+    put_be32(answer, flags);
+    teststream_feed(p->s, answer, sizeof answer);
+    peer_run(p);
+}
+
+void peer_option(struct peer *p, uint32_t option, const void *data, uint32_t len)
+{
+    uint8_t header[NBD_OPTION_BYTES];
+    put_be64(header, NBD_MAGIC_OPTION);
+    put_be32(header + 8, option);
+    put_be32(header + 12, len);
+    teststream_feed(p->s, header, sizeof header);
+    if (data != NULL)
+        teststream_feed(p->s, data, len);
+    peer_run(p);
+}
+
+uint32_t peer_option_reply(struct peer *p, uint32_t option, uint32_t type, uint8_t data[PEER_DATA_MAX])
+{
+    uint8_t header[NBD_OPTION_REPLY_BYTES];
+    take(p, header, sizeof header);
+    cr_expect_eq(get_be64(header), NBD_MAGIC_REPLY);
+    cr_expect_eq(get_be32(header + 8), option);
+    cr_expect_eq(get_be32(header + 12), type, "reply type %x, not %x", get_be32(header + 12), type);
+    uint32_t len = get_be32(header + 16);
+    cr_assert(len <= PEER_DATA_MAX);
+    take(p, data, len);
+    return len;
+}
+
+void peer_info(struct peer *p, uint32_t option, const char *name, uint32_t name_len, const uint16_t *infos,
+               uint16_t count)
+{
+    uint8_t data[NBD_OPTION_DATA_MAX];
+    cr_assert(6 + name_len + 2u * count <= sizeof data);
+    put_be32(data, name_len);
+    memcpy(data + 4, name, name_len);
+    put_be16(data + 4 + name_len, count);
+    for (uint16_t i = 0; i < count; i++)
+        put_be16(data + 6 + name_len + 2 * i, infos[i]);
+    peer_option(p, option, data, 6 + name_len + 2u * count);
+}
+
+uint16_t peer_go(struct peer *p, const char *name, bool structured)
+{
+    uint8_t data[PEER_DATA_MAX];
+    peer_greet(p, NBD_HANDSHAKE_FIXED_NEWSTYLE | NBD_HANDSHAKE_NO_ZEROES);
+    if (structured) {
+        peer_option(p, NBD_OPT_STRUCTURED_REPLY, NULL, 0);
+        peer_option_reply(p, NBD_OPT_STRUCTURED_REPLY, NBD_REP_ACK, data);
+        p->structured = true;
+    }
+    peer_info(p, NBD_OPT_GO, name, (uint32_t)strlen(name), NULL, 0);
+    cr_assert_eq(peer_option_reply(p, NBD_OPT_GO, NBD_REP_INFO, data), 12);
+    uint16_t flags = get_be16(data + 10);
+    cr_expect_eq(peer_option_reply(p, NBD_OPT_GO, NBD_REP_ACK, data), 0);
+    cr_expect_eq(teststream_sent(p->s), 0, "nothing follows the ACK");
+    return flags;
+}
+
+/* --- transmission --- */
+
+void peer_request(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint32_t len)
+{
+    uint8_t header[NBD_REQUEST_BYTES];
+    put_be32(header, NBD_MAGIC_REQUEST);
+    put_be16(header + 4, flags);
+    put_be16(header + 6, command);
+    put_be64(header + 8, cookie);
+    put_be64(header + 16, off);
+    put_be32(header + 24, len);
+    teststream_feed(p->s, header, sizeof header);
+}
+
+void peer_write(struct peer *p, uint16_t flags, uint64_t cookie, uint64_t off, const void *data, uint32_t len)
+{
+    peer_request(p, flags, NBD_CMD_WRITE, cookie, off, len);
+    teststream_feed(p->s, data, len);
+}
+
+static struct peer_reply take_chunk(struct peer *p, uint8_t *data)
+{
+    uint8_t header[NBD_CHUNK_BYTES], fixed[8];
+    struct peer_reply reply = {.chunk = true};
+    take(p, header, sizeof header);
+    cr_expect_eq(get_be16(header + 4), NBD_CHUNK_DONE);
+    reply.type = get_be16(header + 6);
+    reply.cookie = get_be64(header + 8);
+    uint32_t len = get_be32(header + 16);
+    if (reply.type == NBD_CHUNK_OFFSET_DATA) {
+        take(p, fixed, 8);
+        reply.off = get_be64(fixed);
+        reply.len = len - 8;
+        take(p, data, reply.len);
+        return reply;
+    }
+    cr_assert(reply.type == NBD_CHUNK_ERROR || reply.type == NBD_CHUNK_ERROR_OFFSET);
+    take(p, fixed, 6);
+    reply.error = get_be32(fixed);
+    uint16_t text_len = get_be16(fixed + 4);
+    cr_assert(text_len > 0 && text_len < sizeof reply.text);
+    take(p, reply.text, text_len);
+    cr_expect_eq(len, 6u + text_len + (reply.type == NBD_CHUNK_ERROR_OFFSET ? 8 : 0));
+    if (reply.type == NBD_CHUNK_ERROR_OFFSET) {
+        take(p, fixed, 8);
+        reply.off = get_be64(fixed);
+    }
+    return reply;
+}
+
+struct peer_reply peer_take(struct peer *p, uint8_t *data, uint32_t data_len)
+{
+    uint8_t header[NBD_SIMPLE_REPLY_BYTES];
+    cr_assert(teststream_sent(p->s) >= sizeof header, "a reply is there");
+    if (get_be32(teststream_look(p->s)) == NBD_MAGIC_STRUCTURED_REPLY) {
+        cr_expect(p->structured, "a chunk only after STRUCTURED_REPLY");
+        return take_chunk(p, data);
+    }
+    take(p, header, sizeof header);
+    cr_assert_eq(get_be32(header), NBD_MAGIC_SIMPLE_REPLY);
+    struct peer_reply reply = {.error = get_be32(header + 4), .cookie = get_be64(header + 8)};
+    if (reply.error == 0) {
+        cr_expect(data_len == 0 || !p->structured, "data in chunks after STRUCTURED_REPLY");
+        reply.len = data_len;
+        take(p, data, data_len);
+    }
+    return reply;
+}
+
+void peer_expect(struct peer *p, uint64_t cookie, uint32_t error)
+{
+    struct peer_reply reply = peer_take(p, NULL, 0);
+    cr_expect_eq(reply.cookie, cookie, "cookie %lu, not %lu", reply.cookie, cookie);
+    cr_expect_eq(reply.error, error, "error %u, not %u", reply.error, error);
+}
+
+void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, uint32_t len, uint32_t error)
+{
+    uint64_t cookie = test_random(&p->t->seed);
+    peer_request(p, flags, command, cookie, off, len);
+    peer_run(p);
+    peer_expect(p, cookie, error);
+}
