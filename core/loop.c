@@ -157,3 +157,13 @@ bool loop_run(struct loop *loop, unsigned budget)
     }
     return !STAILQ_EMPTY(&loop->ready) || !STAILQ_EMPTY(&loop->late);
 }
+
+/* Those that are late now: what they queue belongs to the next turn. */
+void loop_end_turn(struct loop *loop)
+{
+    struct task_list late = STAILQ_HEAD_INITIALIZER(late);
+    STAILQ_CONCAT(&late, &loop->late);
+    struct task *task;
+    while ((task = pop(&late)) != NULL)
+        task->run(task);
+}

@@ -79,6 +79,7 @@ void timer_stop(struct loop *loop, struct timer *timer);
 
 /* For the doors only. */
 bool loop_run(struct loop *loop, unsigned budget);    /* run due timers and up to `budget` tasks; true: more is ready */
+void loop_end_turn(struct loop *loop);                /* run the late tasks, though others are ready */
 uint64_t loop_next_timer_ns(const struct loop *loop); /* due time of the next timer; UINT64_MAX: none */
 
 #endif

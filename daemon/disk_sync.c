@@ -26,13 +26,13 @@ static const struct {
     int error;
     enum blk_status status;
 } meanings[] = {
-    {EIO, BLK_MEDIA},       {EREMOTEIO, BLK_MEDIA}, {EILSEQ, BLK_MEDIA},   {ENODATA, BLK_MEDIA},
-    {EUCLEAN, BLK_MEDIA},   {ENODEV, BLK_GONE},     {ENXIO, BLK_GONE},     {ESHUTDOWN, BLK_GONE},
-    {EBADF, BLK_GONE},      {ESTALE, BLK_GONE},     {ENOMEDIUM, BLK_GONE}, {ETIMEDOUT, BLK_TIMEOUT},
-    {ENOLINK, BLK_TIMEOUT}, {EINTR, BLK_TIMEOUT},   {EAGAIN, BLK_TIMEOUT}, {ENOMEM, BLK_TIMEOUT},
-    {ENOSPC, BLK_NOSPACE},  {EDQUOT, BLK_NOSPACE},  {EFBIG, BLK_NOSPACE},  {EROFS, BLK_READONLY},
-    {EPERM, BLK_READONLY},  {EACCES, BLK_READONLY}, {EBADE, BLK_READONLY}, {EOPNOTSUPP, BLK_INVALID},
-    {EINVAL, BLK_INVALID},
+    {EIO, BLK_MEDIA},          {EREMOTEIO, BLK_MEDIA}, {EILSEQ, BLK_MEDIA},    {ENODATA, BLK_MEDIA},
+    {EUCLEAN, BLK_MEDIA},      {ENODEV, BLK_GONE},     {ENXIO, BLK_GONE},      {ESHUTDOWN, BLK_GONE},
+    {EBADF, BLK_GONE},         {ESTALE, BLK_GONE},     {ENOMEDIUM, BLK_GONE},  {ETIMEDOUT, BLK_TIMEOUT},
+    {ENOLINK, BLK_TIMEOUT},    {EINTR, BLK_TIMEOUT},   {EAGAIN, BLK_TIMEOUT},  {ENOMEM, BLK_TIMEOUT},
+    {ECANCELED, BLK_TIMEOUT},  {ENOSPC, BLK_NOSPACE},  {EDQUOT, BLK_NOSPACE},  {EFBIG, BLK_NOSPACE},
+    {EROFS, BLK_READONLY},     {EPERM, BLK_READONLY},  {EACCES, BLK_READONLY}, {EBADE, BLK_READONLY},
+    {EOPNOTSUPP, BLK_INVALID}, {EINVAL, BLK_INVALID},
 };
 
 enum blk_status disk_status(enum blk_op op, int error)
@@ -197,7 +197,10 @@ static struct disk_result discard(const struct disk *disk, const struct blk_req 
     if (!disk->block_device)
         return result_of(req, 0, allocate(disk, FALLOC_FL_PUNCH_HOLE, req));
     uint64_t range[2] = {req->off, req->len};
-    return result_of(req, 0, ioctl(disk->fd, BLKDISCARD, range) == 0 ? 0 : errno);
+    while (ioctl(disk->fd, BLKDISCARD, range) != 0)
+        if (errno != EINTR)
+            return result_of(req, 0, errno);
+    return result_of(req, 0, 0);
 }
 
 struct disk_result disk_serve(const struct disk *disk, const struct blk_req *req)

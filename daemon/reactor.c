@@ -34,7 +34,7 @@
 #include "daemon/ring.h"
 
 enum {
-    TASKS_PER_TURN = 4096, /* then look at the sockets and the ring again */
+    TASKS_PER_TURN = 512, /* then look at the sockets and the ring again: about a millisecond */
     DEFAULT_RING_ENTRIES = 1024,
     HELPER_THREADS = 4,
 };
@@ -201,6 +201,8 @@ static void turn(struct reactor *r)
     if (r->ring != NULL)
         ring_reap(r->ring);
     r->more = loop_run(&r->loop, TASKS_PER_TURN);
+    if (r->more) /* a job on fast disks keeps the ready list full: the replies of others must leave nevertheless */
+        loop_end_turn(&r->loop);
     if (r->ring != NULL)
         ring_submit(r->ring);
     r->woken = false;

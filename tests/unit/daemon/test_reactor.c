@@ -175,6 +175,37 @@ Test(reactor, late_tasks_run_after_everything_ready_in_the_same_turn, .timeout =
     reactor_destroy(r);
 }
 
+struct treadmill {
+    struct task task, late;
+    struct reactor *reactor;
+    unsigned steps;
+};
+
+static void tread(struct task *task)
+{
+    struct treadmill *t = container_of(task, struct treadmill, task);
+    if (++t->steps < 1000000)
+        loop_defer(reactor_loop(t->reactor), task);
+}
+
+static void step_off(struct task *task)
+{
+    reactor_stop(container_of(task, struct treadmill, late)->reactor);
+}
+
+Test(reactor, late_tasks_are_not_starved_by_a_list_that_never_empties, .timeout = 60)
+{
+    struct reactor *r = new_reactor(true);
+    struct treadmill t = {.task.run = tread, .late.run = step_off, .reactor = r};
+    loop_defer_late(reactor_loop(r), &t.late);
+    loop_defer(reactor_loop(r), &t.task);
+    reactor_run(r);
+    cr_expect_eq(reactor_turns(r), 1);
+    cr_expect(t.steps > 1 && t.steps < 10000, "%u steps", t.steps);
+    t.steps = 1000000;
+    reactor_destroy(r);
+}
+
 Test(reactor, random_numbers_differ)
 {
     struct reactor *r = new_reactor(true), *other = new_reactor(true);
