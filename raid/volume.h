@@ -57,6 +57,8 @@ struct volume_options {
     uint32_t logical_block;
     uint64_t synced_rows;
     struct volume_owner *owner;
+    unsigned runs_max, rows_max; /* contexts; 0: the usual number */
+    uint64_t scratch_bytes;      /* 0: the usual, 16 MiB at most; at least what two rows take */
 };
 
 /* NULL if memory is short. Close with blk_close(volume_dev()). */

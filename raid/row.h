@@ -1,0 +1,262 @@
+/*
+ * The inside of a volume, shared by volume*.c and row*.c and nobody else.
+ *
+ *   volume.c          open, close, what the array asks
+ *   volume_cut.c      a request is cut into runs and rows; their answers are gathered
+ *   run.c             a run: bytes that lie together on one member; the fast way, without lock, plan or scratch
+ *   row.c             a row: the state machine of everything else; jobs' entrance
+ *   row_lock.c        one at a time on a row
+ *   row_plan.c        what to read and write (pure)
+ *   row_band.c        windows, bands, and where their bytes are
+ *   row_math.c        codec over bands
+ *   row_io.c          one member's part: splitting, zeroes for those who cannot, errors to the owner
+ *
+ * The request itself carries its own account while it is ours: req->status and req->bad_off gather the worst answer,
+ * req->scratch[0] counts parts not yet answered. So a request needs no context, and one that fits a run needs one run.
+ *
+ * Bytes: chunks, extents and data areas begin at multiples of PAGE_BYTES, so byte x of the volume, column c of its
+ * chunk and the member's byte all stand at the same offset in a page, and one page array serves all three.
+ *
+ * Members are disks: they fill the pages they are given for a read, and do not replace them (core/blkdev.h allows it,
+ * and runs bear it; rows read a page again after an error and update parity in place).
+ */
+#ifndef RAID_ROW_H
+#define RAID_ROW_H
+
+#include "core/check.h"
+#include "core/sm.h"
+#include "raid/pool.h"
+#include "raid/row_plan.h"
+#include "raid/volume.h"
+
+enum { ROW_BANDS = 3, ZERO_PAGES = 1025 };
+
+/* --- row_io.c: one request to one member --- */
+
+struct row_io {
+    /* Set by the user. */
+    struct volume *volume;
+    struct member *member;
+    enum blk_op op;
+    unsigned flags;
+    uint64_t off, len;   /* bytes of the member's device */
+    struct page **pages; /* READ, WRITE */
+    void (*done)(struct row_io *);
+    struct row_op *row; /* these three are the user's */
+    uint8_t band, role;
+
+    /* Result: the owner has heard of it already. */
+    enum blk_status status;
+    uint64_t bad_off; /* BLK_MEDIA: device offset */
+
+    /* row_io.c's. */
+    uint64_t at; /* device offset of the piece under way */
+    bool retried;
+    struct blk_req req;
+};
+void row_io_start(struct row_io *io);
+
+/* --- run.c --- */
+
+struct run {
+    struct pool_entry entry;
+    struct row_io io;
+    struct blk_req *parent;
+    struct cutter *cutter;
+    uint64_t off, len; /* of the volume; flush: 0 */
+    uint64_t at;       /* a read that failed: rows serve it anew, up to here so far */
+    bool changing;
+    enum blk_status status; /* as for a part */
+    uint64_t bad_off;
+    struct task task;
+};
+
+/* --- volume_cut.c: the front of the line is being cut --- */
+
+struct cutter {
+    struct volume *volume;
+    struct blk_req_list line;
+    uint64_t at;                 /* where the first in line is to be cut next, bytes; flush: a member's slot */
+    unsigned outstanding, limit; /* parts not yet answered; limit 0: none */
+    bool limited;                /* waits for outstanding to fall */
+    struct pool *waiting;        /* waits for a context of this pool */
+    struct run *run;             /* contexts in hand */
+    struct row_op *row;
+    struct task task;
+};
+
+/* --- the volume --- */
+
+LIST_HEAD(row_bucket, row_op);
+
+struct volume {
+    struct blkdev dev;
+    struct layout layout;
+    struct codec codec;
+    struct volume_owner *owner;
+    struct member *const *members;
+    unsigned first_slot;
+    uint64_t start, synced_rows;
+    bool failed, degraded; /* as of volume_recount() */
+    unsigned announced;    /* enum health in volume.c: what the watchers know */
+
+    struct pool runs, rows;
+    struct run *run_memory;
+    void *row_memory;
+    struct page_pool *scratch;
+    struct page *zero_pages[ZERO_PAGES]; /* the same page over and over */
+    uint64_t cannot_zero;                /* array slots whose device answered BLK_INVALID to write-zeroes */
+
+    uint64_t window, window_full;     /* bytes a chunk handled at once; the latter for rows written in full */
+    uint32_t op_pages;                /* scratch pages one row takes at most */
+    uint64_t run_max;                 /* bytes */
+    uint64_t heads[RAID_MEMBERS_MAX]; /* by array slot: where the last read ended */
+
+    struct row_bucket *locks;
+    unsigned locks_mask;
+    struct cutter data_cutter, zero_cutter;
+    struct task *closed;
+};
+
+struct member_place {
+    struct member *member;
+    uint64_t off; /* bytes of its device */
+};
+struct member_place volume_place(const struct volume *v, uint64_t row, unsigned role);
+struct member *volume_member(const struct volume *v, unsigned layout_slot);
+/* After a member_error(): look at the members again. */
+void volume_recount(struct volume *v);
+void volume_close_if_idle(struct volume *v);
+
+/*
+ * The worse of two answers: a media error, then whatever came first; bad_off (a volume offset, for any error) is the
+ * lower one, so that what lies before it is right.
+ */
+void status_merge(enum blk_status *status, uint64_t *bad_off, enum blk_status more, uint64_t more_bad_off);
+/* One part of a request was answered. */
+void part_done(struct blk_req *parent, struct cutter *cutter, enum blk_status status, uint64_t bad_off);
+void volume_submit(struct blkdev *dev, struct blk_req *req);
+void cutter_init(struct cutter *cutter, struct volume *v, unsigned limit);
+
+/*
+ * Start a run of `req` on a member: len bytes from volume offset off, at `place`. Takes over `run`.
+ */
+void run_start(struct volume *v, struct run *run, struct cutter *cutter, struct blk_req *req, uint64_t off,
+               uint64_t len, struct member_place place);
+void run_init(struct run *run, struct volume *v);
+/* The row that serves a failed run anew has its answer. */
+void run_row_done(struct run *run, uint64_t len, enum blk_status status, uint64_t bad_off);
+/* Which copy of a mirrored row to read. False: none is readable. */
+bool mirror_choose(const struct volume *v, uint64_t row, uint64_t column, uint64_t len, unsigned *role);
+
+/* --- rows --- */
+
+enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD };
+
+/*
+ * What a row does, in states. A window is a range of columns; narrow rows have one, wide ones several in turn.
+ *
+ *   LOCKING -> PLANNING -> PAGING -> READING -> STARTING -> WRITING -> VERIFYING
+ *                 ^  ^                 |  |                   |           |
+ *                 |  +-----------------+  +- nothing to write |           |
+ *                 |    read error: plan again, without it;    |           |
+ *                 +------- or next window --------------------+-----------+
+ *              no more windows -> RECORDING -> DONE
+ *
+ *   LOCKING    waits for its turn on the row
+ *   PLANNING   decides from the members' states, the errors so far, the columns
+ *   PAGING     waits for scratch pages, holding the lock and nothing else
+ *   READING    reads are in flight
+ *   STARTING   waits for the array to be marked dirty (V2)
+ *   WRITING    writes are in flight
+ *   VERIFYING  corrected chunks are read back
+ *   RECORDING  waits for losses of members to be on disk (V1)
+ *   DONE       answered, unlocked, back in the pool
+ */
+enum row_state {
+    ROW_LOCKING,
+    ROW_PLANNING,
+    ROW_PAGING,
+    ROW_READING,
+    ROW_STARTING,
+    ROW_WRITING,
+    ROW_VERIFYING,
+    ROW_RECORDING,
+    ROW_DONE,
+};
+enum { ROW_STATES = 9 };
+
+struct row_band {
+    uint64_t column, len;
+    uint64_t target;    /* data roles of the request in these columns */
+    uint64_t media;     /* roles that answered a media error here */
+    uint64_t corrected; /* roles rewritten because of it */
+    struct row_plan plan;
+    /* By role: the pages whose first holds byte `column`; NULL: none. */
+    struct page ***old; /* what is read or recovered */
+    struct page ***new; /* what is written */
+    struct row_io *ios;
+};
+
+struct row_op {
+    struct pool_entry entry;
+    struct volume *volume;
+    struct sm state;
+    struct task task;
+
+    enum row_kind kind;
+    unsigned flags;           /* of the member requests */
+    uint64_t row, first, len; /* bytes of the row's data */
+    struct blk_req *parent;   /* NULL: a job, or answered already */
+    struct cutter *cutter;
+    struct run *run; /* the run that could not read this; told instead of the parent */
+    struct row_job *job;
+    struct page **data; /* the parent's, from byte `first`; NULL: zeroes */
+
+    LIST_ENTRY(row_op) locked_link;
+    STAILQ_ENTRY(row_op) waiting_link;
+    STAILQ_HEAD(, row_op) waiting; /* behind this one, for the row */
+    struct member_place *places;   /* by role: where its chunk begins */
+    bool locked, changing, stop, retry;
+
+    uint64_t column, end, width, window; /* this window is [column, column + width) of [.., end) */
+    unsigned bands_count, pending;
+    uint64_t lost; /* roles that answered something else than a media error, in this op */
+    enum blk_status lost_status;
+    uint64_t hint_roles, hint_column; /* a media error known before the first read */
+    enum blk_status status;           /* first error; bad_off: lowest volume offset concerned */
+    uint64_t bad_off;
+
+    struct page_waiter waiter;
+    uint32_t pages_count, pages_held;
+    struct page **pages;
+    struct row_band bands[ROW_BANDS];
+};
+
+/* Bytes of memory a row takes, and laying it out in there. */
+uint64_t row_op_bytes(const struct volume *v);
+struct row_op *row_op_init(void *memory, struct volume *v);
+
+/* Set kind, row, first, len, parent, cutter, data, flags, run or job before. Takes over `op`. */
+void row_start(struct row_op *op);
+void row_run(struct row_op *op);
+
+bool row_lock(struct row_op *op); /* false: its task runs when it is its turn */
+void row_unlock(struct row_op *op);
+
+/* row_band.c */
+void row_columns_begin(struct row_op *op);  /* column, end, window from the range */
+void row_window_open(struct row_op *op);    /* [column, column + width) into bands, nothing known of them */
+bool row_window_plan(struct row_op *op);    /* false: some band's plan is PLAN_IMPOSSIBLE */
+void row_window_buffers(struct row_op *op); /* pages_count; old and new of all bands */
+uint64_t row_volume_offset(const struct row_op *op, uint64_t role, uint64_t column);
+uint64_t row_readable(const struct row_op *op);
+uint64_t row_writable(const struct row_op *op);
+/* What a band may read: readable, and did not answer an error in this op. */
+uint64_t row_band_readable(const struct row_op *op, const struct row_band *band);
+
+/* row_math.c: from the old bytes and the request's to the new */
+void row_compute(struct row_op *op, struct row_band *band);
+bool row_is_zero(const struct row_band *band, unsigned role);
+
+#endif

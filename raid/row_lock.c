@@ -1,0 +1,46 @@
+/*
+ * One at a time on a row, in order of arrival.
+ *
+ * A hash of the rows that are locked; who holds a row carries the line of those behind it and hands both on. There is
+ * one lock a row context at most, so nothing needs room beside the contexts. A row holds one lock only, and waits for
+ * nothing that another row's waiter holds: no cycle.
+ */
+#include "raid/row.h"
+
+static struct row_bucket *bucket_of(const struct volume *v, uint64_t row)
+{
+    return &v->locks[(row * UINT64_C(0x9e3779b97f4a7c15) >> 32) & v->locks_mask];
+}
+
+bool row_lock(struct row_op *op)
+{
+    ASSERT(!op->locked);
+    struct row_bucket *bucket = bucket_of(op->volume, op->row);
+    struct row_op *holder;
+    LIST_FOREACH(holder, bucket, locked_link)
+    {
+        if (holder->row != op->row)
+            continue;
+        STAILQ_INSERT_TAIL(&holder->waiting, op, waiting_link);
+        return false;
+    }
+    op->locked = true;
+    LIST_INSERT_HEAD(bucket, op, locked_link);
+    return true;
+}
+
+void row_unlock(struct row_op *op)
+{
+    ASSERT(op->locked);
+    op->locked = false;
+    LIST_REMOVE(op, locked_link);
+    struct row_op *next = STAILQ_FIRST(&op->waiting);
+    if (next == NULL)
+        return;
+    STAILQ_REMOVE_HEAD(&op->waiting, waiting_link);
+    ASSERT(STAILQ_EMPTY(&next->waiting) && next->row == op->row);
+    STAILQ_CONCAT(&next->waiting, &op->waiting);
+    next->locked = true;
+    LIST_INSERT_HEAD(bucket_of(op->volume, op->row), next, locked_link);
+    loop_defer(op->volume->dev.loop, &next->task);
+}

@@ -1,0 +1,160 @@
+/*
+ * From old bytes and new data to what has to be written: the codec, over the pages of a band.
+ *
+ * Buffers are lists of pages; the codec wants flat memory. So a band is walked in spans in which every buffer concerned
+ * lies in one piece of memory: a page at least, often more, since pools hand out neighbours.
+ */
+#include "raid/row.h"
+
+#include <string.h>
+
+enum { ROLES_MAX = CODEC_DATA_MAX + CODEC_REDUNDANCY_MAX };
+
+static uint8_t *byte_at(struct page **pages, uint64_t page_off)
+{
+    return (uint8_t *)pages[page_off / PAGE_BYTES]->data + page_off % PAGE_BYTES;
+}
+
+/* How many of `len` bytes from page_off on lie together. */
+static uint64_t together(struct page **pages, uint64_t page_off, uint64_t len)
+{
+    uint64_t n = PAGE_BYTES - page_off % PAGE_BYTES;
+    uint8_t *start = byte_at(pages, page_off);
+    while (n < len && byte_at(pages, page_off + n) == start + n)
+        n += PAGE_BYTES;
+    return MIN(n, len);
+}
+
+/* Pointers to byte `done` of the buffers of `roles`; returns the span that all of them have from there. */
+static uint64_t gather(const struct row_band *band, struct page ***buffers, uint64_t roles, uint64_t done,
+                       uint8_t **chunks)
+{
+    uint64_t page_off = band->column % PAGE_BYTES + done, span = band->len - done;
+    FOR_EACH_ROLE(role, roles)
+    {
+        chunks[role] = byte_at(buffers[role], page_off);
+        span = together(buffers[role], page_off, span);
+    }
+    return span;
+}
+
+static void recover(const struct row_op *op, struct row_band *band)
+{
+    const struct row_plan *plan = &band->plan;
+    uint8_t *chunks[ROLES_MAX] = {NULL};
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        span = gather(band, band->old, plan->reads | plan->recover, done, chunks);
+        bool possible = codec_recover(&op->volume->codec, chunks, plan->recover, plan->ignore, span);
+        ASSERT(possible);
+    }
+}
+
+static void encode(const struct row_op *op, struct row_band *band)
+{
+    uint64_t want = band->plan.encode, data = roles_below(op->volume->layout.data);
+    uint64_t from_new = op->kind == ROW_WRITE ? band->target | want : want;
+    uint8_t *chunks[ROLES_MAX] = {NULL};
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        uint64_t a = gather(band, band->new, from_new, done, chunks);
+        uint64_t b = gather(band, band->old, data & ~from_new, done, chunks);
+        span = MIN(a, b);
+        codec_encode(&op->volume->codec, chunks, want, span);
+    }
+}
+
+/* Read-modify-write. The differences take the place of the old data, the new parities that of the old ones. */
+static void update(const struct row_op *op, struct row_band *band)
+{
+    const struct row_plan *plan = &band->plan;
+    uint8_t *old[ROLES_MAX] = {NULL}, *new[ROLES_MAX] = {NULL};
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        uint64_t a = gather(band, band->old, band->target | plan->encode, done, old);
+        uint64_t b = gather(band, band->new, band->target, done, new);
+        span = MIN(a, b);
+        FOR_EACH_ROLE(role, band->target)
+        {
+            codec_delta(old[role], old[role], new[role], span);
+            FOR_EACH_ROLE(parity, plan->encode)
+            codec_update(&op->volume->codec, (unsigned)role, old[role], (unsigned)parity, old[parity], span);
+        }
+    }
+}
+
+static void copy(const struct row_band *band, struct page **to, struct page **from)
+{
+    uint64_t page_off = band->column % PAGE_BYTES;
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
+        memcpy(byte_at(to, page_off + done), byte_at(from, page_off + done), span);
+    }
+}
+
+static bool same(const struct row_band *band, struct page **a, struct page **b)
+{
+    uint64_t page_off = band->column % PAGE_BYTES;
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
+        if (memcmp(byte_at(a, page_off + done), byte_at(b, page_off + done), span) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool row_is_zero(const struct row_band *band, unsigned role)
+{
+    uint64_t page_off = band->column % PAGE_BYTES;
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
+        const uint8_t *bytes = byte_at(band->new[role], page_off + done);
+        if (bytes[0] != 0 || memcmp(bytes, bytes + 1, span - 1) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The reader has its bytes; set aside what is to be corrected on the members. */
+static void set_aside(const struct row_band *band)
+{
+    const struct row_plan *plan = &band->plan;
+    struct page **copied = NULL;
+    FOR_EACH_ROLE(role, plan->writes)
+    {
+        struct page **from = plan->kind == PLAN_DIRECT ? band->old[roles_lowest(plan->reads)] : band->old[role];
+        if (band->new[role] != from && band->new[role] != copied)
+            copy(band, band->new[role], from);
+        copied = band->new[role];
+    }
+}
+
+static void compare(struct row_band *band)
+{
+    struct row_plan *plan = &band->plan;
+    FOR_EACH_ROLE(role, plan->encode)
+    if ((band->media >> role & 1) || !same(band, band->old[role], band->new[role]))
+        plan->writes |= UINT64_C(1) << role;
+}
+
+static void compute_parity(struct row_op *op, struct row_band *band)
+{
+    struct row_plan *plan = &band->plan;
+    if (plan->kind == PLAN_RMW) {
+        update(op, band);
+        return;
+    }
+    if (plan->recover != 0)
+        recover(op, band);
+    if (plan->encode != 0)
+        encode(op, band);
+}
+
+void row_compute(struct row_op *op, struct row_band *band)
+{
+    if (op->kind == ROW_ZERO)
+        return;
+    if (op->volume->layout.parity)
+        compute_parity(op, band);
+    if (op->kind == ROW_READ)
+        set_aside(band);
+    if (op->kind == ROW_WORK_RESYNC)
+        compare(band);
+}

@@ -1,0 +1,291 @@
+/*
+ * A volume's life, and what the array asks of it: see raid/volume.h, and raid/row.h for the map of the parts.
+ *
+ * Memory, all of it taken here: run and row contexts, the table of locked rows, scratch pages. A row works on windows
+ * of its chunks, so that a row with wide chunks needs no more scratch than others: all of the chunk where a row is at
+ * most 4 MiB, else 64 KiB of each chunk at a time.
+ */
+#include "raid/row.h"
+
+#include <stdlib.h>
+
+enum { RUNS_DEFAULT = 1024, ROWS_DEFAULT = 256, ZERO_PARTS = 32, LOCK_BUCKETS = 1024 };
+#define ROW_MEMORY_MAX  (8 * MIB)
+#define NARROW_ROW_MAX  (4 * MIB)
+#define NARROW_WINDOW   (64 * KIB)
+#define SCRATCH_DEFAULT (16 * MIB)
+#define REQUEST_MAX     (33 * MIB)
+#define MIRROR_RUN_MAX  (1 * MIB) /* longer reads of a mirror are shared out between members */
+
+/* --- places and members --- */
+
+struct member *volume_member(const struct volume *v, unsigned layout_slot)
+{
+    ASSERT(layout_slot < v->layout.spec.members);
+    return v->members[v->first_slot + layout_slot];
+}
+
+struct member_place volume_place(const struct volume *v, uint64_t row, unsigned role)
+{
+    struct layout_place place;
+    layout_place(&v->layout, row, role, &place);
+    struct member *member = volume_member(v, place.slot);
+    return (struct member_place){member, member->data_start + v->start + place.off};
+}
+
+void volume_recount(struct volume *v)
+{
+    uint64_t lost = 0;
+    for (unsigned slot = 0; slot < v->layout.spec.members; slot++)
+        lost |= (uint64_t)!member_readable(volume_member(v, slot)) << slot;
+    v->degraded = lost != 0;
+    v->failed = !layout_survives(&v->layout, lost);
+}
+
+bool volume_failed(const struct volume *v)
+{
+    return v->failed;
+}
+
+bool volume_degraded(const struct volume *v)
+{
+    return v->degraded;
+}
+
+enum health { HEALTHY, DEGRADED, FAILED };
+
+static enum health health_of(const struct volume *v)
+{
+    return v->failed ? FAILED : v->degraded ? DEGRADED : HEALTHY;
+}
+
+void volume_members_changed(struct volume *v)
+{
+    static const enum blk_event events[] = {BLK_EVENT_RESTORED, BLK_EVENT_DEGRADED, BLK_EVENT_FAILED};
+    volume_recount(v);
+    enum health now = health_of(v);
+    if (now == (enum health)v->announced)
+        return;
+    v->announced = now;
+    blk_notify(&v->dev, events[now]);
+}
+
+struct blkdev *volume_dev(struct volume *v)
+{
+    return &v->dev;
+}
+
+uint64_t volume_rows(const struct volume *v)
+{
+    return v->layout.rows;
+}
+
+uint64_t volume_synced_rows(const struct volume *v)
+{
+    return v->synced_rows;
+}
+
+void volume_set_synced_rows(struct volume *v, uint64_t rows)
+{
+    ASSERT(rows <= v->layout.rows);
+    v->synced_rows = rows;
+}
+
+/* --- sizes --- */
+
+static uint32_t pages_for(uint64_t window)
+{
+    return (uint32_t)(window / PAGE_BYTES) + ROW_BANDS + 1; /* each band may begin or end within a page */
+}
+
+static void windows_choose(struct volume *v)
+{
+    const struct layout *l = &v->layout;
+    uint64_t chunk = l->spec.chunk;
+    unsigned buffers = l->roles + (l->parity ? l->redundancy : 0), parities = l->parity ? l->redundancy : 0;
+    v->window = v->window_full = l->roles * chunk <= NARROW_ROW_MAX ? chunk : MIN(chunk, NARROW_WINDOW);
+    if (l->redundancy == 0)
+        return;
+    v->op_pages = buffers * pages_for(v->window);
+    if (parities == 0)
+        return;
+    /* A row written in full needs scratch for its parities only. */
+    uint64_t each = MAX(v->op_pages, NARROW_ROW_MAX / PAGE_BYTES) / parities - pages_for(0);
+    v->window_full = MIN(chunk, MAX(v->window, each * PAGE_BYTES));
+    v->op_pages = MAX(v->op_pages, parities * pages_for(v->window_full));
+}
+
+static bool any_member(const struct volume *v, bool (*is)(const struct blk_info *))
+{
+    for (unsigned slot = 0; slot < v->layout.spec.members; slot++) {
+        const struct member *m = volume_member(v, slot);
+        if (m->dev != NULL && is(&m->dev->info))
+            return true;
+    }
+    return false;
+}
+
+static bool is_rotational(const struct blk_info *info)
+{
+    return info->rotational;
+}
+
+static bool has_volatile_cache(const struct blk_info *info)
+{
+    return info->volatile_cache;
+}
+
+static bool discards(const struct blk_info *info)
+{
+    return info->discards;
+}
+
+static bool discards_to_garbage(const struct blk_info *info)
+{
+    return info->discards && !info->discard_zeroes;
+}
+
+static uint64_t longest_run(const struct volume *v)
+{
+    uint64_t most = v->layout.roles > 1 && v->layout.data == 1 ? MIRROR_RUN_MAX : UINT64_MAX / 2;
+    for (unsigned slot = 0; slot < v->layout.spec.members; slot++) {
+        const struct member *m = volume_member(v, slot);
+        if (m->dev != NULL && m->dev->info.max_request != 0)
+            most = MIN(most, m->dev->info.max_request);
+    }
+    return most;
+}
+
+static struct blk_info info_of(const struct volume *v, const struct volume_options *o)
+{
+    struct blk_info info = {.size = o->size,
+                            .logical_block = o->logical_block,
+                            .physical_block = o->logical_block,
+                            .optimal_io = (uint32_t)MIN(v->layout.row_data, UINT32_MAX),
+                            .max_request = REQUEST_MAX,
+                            .rotational = any_member(v, is_rotational),
+                            .discards = any_member(v, discards),
+                            .volatile_cache = any_member(v, has_volatile_cache)};
+    /* With redundancy a discard is a write of zeroes, or parity would not be that of what reads back. */
+    info.discard_zeroes = v->layout.redundancy > 0 || !any_member(v, discards_to_garbage);
+    for (unsigned slot = 0; slot < v->layout.spec.members; slot++) {
+        const struct member *m = volume_member(v, slot);
+        if (m->dev != NULL)
+            info.physical_block = MAX(info.physical_block, m->dev->info.physical_block);
+    }
+    return info;
+}
+
+/* --- birth --- */
+
+static bool runs_create(struct volume *v, unsigned count)
+{
+    pool_init(&v->runs, v->dev.loop);
+    v->run_memory = calloc(count, sizeof *v->run_memory);
+    if (v->run_memory == NULL)
+        return false;
+    for (unsigned i = 0; i < count; i++) {
+        run_init(&v->run_memory[i], v);
+        pool_add(&v->runs, &v->run_memory[i].entry);
+    }
+    return true;
+}
+
+static bool rows_create(struct volume *v, unsigned count)
+{
+    uint64_t each = round_up(row_op_bytes(v), 64);
+    if (count == 0)
+        count = (unsigned)MAX(32, MIN(ROWS_DEFAULT, ROW_MEMORY_MAX / each));
+    pool_init(&v->rows, v->dev.loop);
+    v->row_memory = calloc(count, each);
+    if (v->row_memory == NULL)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        pool_add(&v->rows, &row_op_init((char *)v->row_memory + i * each, v)->entry);
+    return true;
+}
+
+static bool locks_create(struct volume *v)
+{
+    v->locks = calloc(LOCK_BUCKETS, sizeof *v->locks);
+    v->locks_mask = LOCK_BUCKETS - 1;
+    return v->locks != NULL; /* zeroed list heads are empty lists */
+}
+
+/* The scratch pages, and one of zeroes that everybody may lend. */
+static bool scratch_create(struct volume *v, uint64_t bytes)
+{
+    uint64_t most = (uint64_t)v->rows.count * v->op_pages, least = 2 * (uint64_t)v->op_pages;
+    uint64_t pages = MAX(least, MIN(most, (bytes != 0 ? bytes : SCRATCH_DEFAULT) / PAGE_BYTES));
+    v->scratch = page_pool_create((uint32_t)pages + 1);
+    if (v->scratch == NULL)
+        return false;
+    bool taken = page_pool_get(v->scratch, &v->zero_pages[0], 1);
+    ASSERT(taken);
+    for (unsigned i = 1; i < ZERO_PAGES; i++)
+        v->zero_pages[i] = v->zero_pages[0];
+    return true;
+}
+
+static void volume_free(struct volume *v)
+{
+    if (v->scratch != NULL) {
+        page_put(v->zero_pages[0]);
+        page_pool_destroy(v->scratch);
+    }
+    free(v->locks);
+    free(v->row_memory);
+    free(v->run_memory);
+    free(v);
+}
+
+/* Corrections go on after their reader was answered; whoever closes waits for them. */
+void volume_close_if_idle(struct volume *v)
+{
+    if (v->closed == NULL || v->rows.free_count < v->rows.count)
+        return;
+    ASSERT(v->runs.free_count == v->runs.count);
+    struct loop *loop = v->dev.loop;
+    struct task *closed = v->closed;
+    volume_free(v);
+    loop_defer(loop, closed);
+}
+
+static void volume_close(struct blkdev *dev, struct task *closed)
+{
+    struct volume *v = container_of(dev, struct volume, dev);
+    v->closed = closed;
+    volume_close_if_idle(v);
+}
+
+static const struct blkdev_ops volume_ops = {"volume", volume_submit, volume_close};
+
+struct volume *volume_open(struct loop *loop, const struct volume_options *o)
+{
+    ASSERT(o->start % PAGE_BYTES == 0 && o->size <= o->layout->rows * o->layout->row_data);
+    ASSERT(o->synced_rows <= o->layout->rows);
+    struct volume *v = calloc(1, sizeof *v);
+    if (v == NULL)
+        return NULL;
+    v->layout = *o->layout;
+    v->first_slot = o->first_slot;
+    v->members = o->members;
+    v->start = o->start;
+    v->synced_rows = o->synced_rows;
+    v->owner = o->owner;
+    codec_init(&v->codec, v->layout.parity, v->layout.data, v->layout.redundancy);
+    struct blk_info info = info_of(v, o);
+    blkdev_init(&v->dev, &volume_ops, loop, o->name, &info);
+    windows_choose(v);
+    v->run_max = longest_run(v);
+    cutter_init(&v->data_cutter, v, 0);
+    cutter_init(&v->zero_cutter, v, ZERO_PARTS);
+    if (!runs_create(v, o->runs_max != 0 ? o->runs_max : RUNS_DEFAULT) || !rows_create(v, o->rows_max) ||
+        !locks_create(v) || !scratch_create(v, o->scratch_bytes)) {
+        volume_free(v);
+        return NULL;
+    }
+    volume_recount(v);
+    v->announced = health_of(v);
+    return v;
+}
