@@ -1,0 +1,77 @@
+/*
+ * The login phase (RFC 7143, sections 6 and 11.12, 11.13) as a machine without a connection. Pure.
+ *
+ *                 +--------- T=1, NSG=1 ----------+
+ *                 |                               v
+ *      start -> SECURITY (CSG 0)            OPERATIONAL (CSG 1) -- T=1, NSG=3 --> full feature
+ *        |        |                               ^
+ *        +--------|----- first request CSG=1 -----+
+ *                 +-------------------- T=1, NSG=3 ------------------------------> full feature
+ *
+ * The connection appends each request's text to `text`, calls login_request() and does what it says. When the first
+ * complete request has named initiator and target, LOGIN_FIND_TARGET asks for the answer to "may it?"; login_resume()
+ * brings it, from whatever loop the connection is on by then. Authentication is a matter of the security stage: a
+ * method would add its keys to the table in keys.c and its steps to `stage_done` in login.c.
+ */
+#ifndef TARGET_ISCSI_LOGIN_H
+#define TARGET_ISCSI_LOGIN_H
+
+#include "target/iscsi/keys.h"
+#include "target/iscsi/pdu.h"
+
+/* Status class and detail: 11.13.5. */
+enum login_status {
+    LOGIN_OK = 0x0000,
+    LOGIN_INITIATOR_ERROR = 0x0200,
+    LOGIN_AUTH_FAILED = 0x0201,
+    LOGIN_NO_TARGET = 0x0203,
+    LOGIN_BAD_VERSION = 0x0205,
+    LOGIN_TOO_MANY = 0x0206,
+    LOGIN_MISSING = 0x0207,
+    LOGIN_NO_SESSION = 0x020a,
+    LOGIN_BAD_REQUEST = 0x020b,
+    LOGIN_OUT_OF_RESOURCES = 0x0302,
+};
+
+enum { STAGE_SECURITY = 0, STAGE_OPERATIONAL = 1, STAGE_FULL = 3 };
+
+enum login_outcome {
+    LOGIN_REPLY,       /* send the reply, wait for the next request */
+    LOGIN_FIND_TARGET, /* find keys.target (or nothing, for discovery), then login_resume() */
+    LOGIN_DONE,        /* make the session, then send the reply: the last of the login */
+    LOGIN_REJECT,      /* send the reply, then close */
+};
+
+struct login {
+    struct negotiation keys;
+    char *text; /* lent by the connection: TEXT_MAX bytes */
+    uint32_t text_len;
+    char *answers; /* lent: TEXT_REPLY_MAX bytes */
+    struct text_out out;
+    uint32_t out_sent;
+
+    bool started, named, declared;
+    uint8_t stage;
+    uint32_t itt, cmd_sn;
+    uint8_t isid[6];
+    uint16_t cid, tsih; /* tsih: as requested; for the last reply, as given out */
+    struct pdu pdu;     /* the request being answered */
+
+    /* The reply. */
+    enum login_status status;
+    bool transit, more;
+    uint8_t csg, nsg;
+    const char *reply_text;
+    uint32_t reply_len;
+};
+
+void login_init(struct login *login, char *text, char *answers);
+enum login_outcome login_request(struct login *login, const struct pdu *pdu);
+/* After LOGIN_FIND_TARGET. `alias` may be NULL. */
+enum login_outcome login_resume(struct login *login, enum login_status status, const char *alias);
+/* A request that broke a rule outside this machine, e.g. too much text. */
+enum login_outcome login_refuse(struct login *login, enum login_status status);
+void login_encode(const struct login *login, uint8_t bhs[PDU_BHS_BYTES]);
+bool login_discovery(const struct login *login);
+
+#endif
