@@ -98,7 +98,10 @@ void text_pair_number(struct text_out *out, const char *key, uint32_t value)
 
 static int digit_of(char c, unsigned base)
 {
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 16;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : 16;
     return digit < (int)base ? digit : -1;
 }
 
@@ -173,7 +176,8 @@ static enum keys_result answer_number(struct negotiation *n, enum key_id id, con
     uint32_t limit = number_limit(n, id);
     n->value[id] = row->kind == KIND_MIN ? MIN(offered, limit) : MAX(offered, limit);
     text_pair_number(out, row->name, n->value[id]);
-    bool conflict = id == KEY_MAX_BURST && (n->seen & 1ull << KEY_FIRST_BURST) && n->value[KEY_FIRST_BURST] > n->value[id];
+    bool conflict =
+        id == KEY_MAX_BURST && (n->seen & 1ull << KEY_FIRST_BURST) && n->value[KEY_FIRST_BURST] > n->value[id];
     return conflict ? KEYS_CONFLICT : KEYS_OK;
 }
 

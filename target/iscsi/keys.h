@@ -16,11 +16,11 @@
 #include "target/iscsi/iscsi.h"
 
 enum {
-    TEXT_MAX = 64 << 10,         /* of one request, over all its PDUs; RFC 7143, 6.1 asks for 8 KiB at least */
-    TEXT_REPLY_MAX = 32 << 10,   /* of one answer */
-    MAX_RECV_DEFAULT = 8192,     /* a data segment, until something else is declared */
-    MAX_RECV_OURS = 256 << 10,   /* the longest data segment we declare to take */
-    MAX_BURST_OURS = 16 << 20,   /* R2T and Data-In sequences: no limit that matters; below 2^24 */
+    TEXT_MAX = 64 << 10,          /* of one request, over all its PDUs; RFC 7143, 6.1 asks for 8 KiB at least */
+    TEXT_REPLY_MAX = 32 << 10,    /* of one answer */
+    MAX_RECV_DEFAULT = 8192,      /* a data segment, until something else is declared */
+    MAX_RECV_OURS = 256 << 10,    /* the longest data segment we declare to take */
+    MAX_BURST_OURS = 16 << 20,    /* R2T and Data-In sequences: no limit that matters; below 2^24 */
     FIRST_BURST_OURS = 256 << 10, /* unsolicited data */
     MAX_R2T_OURS = 8,
 };

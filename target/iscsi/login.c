@@ -40,7 +40,8 @@ static void login_start(struct login *login, const struct pdu *pdu)
 /* 11.12: what must be the same in all requests of a login, and which stages follow which. */
 static enum login_status header_check(const struct login *login, const struct pdu *pdu)
 {
-    bool stages = (pdu->login.csg == STAGE_SECURITY || pdu->login.csg == STAGE_OPERATIONAL) && pdu->login.csg == login->stage;
+    bool stages =
+        (pdu->login.csg == STAGE_SECURITY || pdu->login.csg == STAGE_OPERATIONAL) && pdu->login.csg == login->stage;
     bool transit = !pdu->final || (pdu->login.nsg > pdu->login.csg && pdu->login.nsg != 2 && !pdu->more);
     bool same = pdu->itt == login->itt && pdu->login.cid == login->cid && pdu->login.tsih == login->tsih &&
                 memcmp(pdu->login.isid, login->isid, sizeof login->isid) == 0;

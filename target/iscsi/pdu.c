@@ -116,9 +116,9 @@ static enum pdu_reject decode_snack(const uint8_t *h, struct pdu *out)
 }
 
 static enum pdu_reject (*const decoders[])(const uint8_t *, struct pdu *) = {
-    [PDU_NOP_OUT] = decode_nop,       [PDU_COMMAND] = decode_command, [PDU_TASK] = decode_task,
-    [PDU_LOGIN] = decode_login,       [PDU_TEXT] = decode_text,       [PDU_DATA_OUT] = decode_data_out,
-    [PDU_LOGOUT] = decode_logout,     [PDU_SNACK] = decode_snack,
+    [PDU_NOP_OUT] = decode_nop,   [PDU_COMMAND] = decode_command, [PDU_TASK] = decode_task,
+    [PDU_LOGIN] = decode_login,   [PDU_TEXT] = decode_text,       [PDU_DATA_OUT] = decode_data_out,
+    [PDU_LOGOUT] = decode_logout, [PDU_SNACK] = decode_snack,
 };
 
 enum pdu_reject pdu_decode(const uint8_t *header, struct pdu *out)

@@ -1,0 +1,520 @@
+/*
+ * The server: targets, portals, and where connections live.
+ *
+ * The server, its tables and its list of connections belong to the loop where streams arrive. A target's sessions
+ * belong to the target's loop. The two meet only by stream_move() and loop_call():
+ *
+ *      server's loop                                target's loop
+ *      connection_create, login begins
+ *      server_find_target: the name is known
+ *      stream_move  ------------------------------> arrived: login goes on, session begins
+ *      order (drain, cut) ------------------------> connection_order
+ *      order_back   <------------------------------
+ *      gone: counted off and freed <--------------- server_gone: nothing left here
+ *
+ * An order's task travels there and back; a connection that is gone is freed only when no order is under way. Targets
+ * and portals are only ever added, so what a connection holds of them stays.
+ *
+ * A session is reinstated (6.3.5) when the same initiator name and ISID log in to the target again with TSIH 0: the old
+ * connection is closed on the spot, its commands orphaned; nobody waits for the disk.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "target/iscsi/connection.h"
+
+enum { PORTALS_MAX = 16, DISCOVERY_COMMANDS = 4, PORT_NAME_MAX = ISCSI_NAME_MAX + 24 };
+
+struct iscsi_server {
+    struct loop *loop;
+    struct iscsi_limits limits;
+    TAILQ_HEAD(, iscsi_target) targets;
+    TAILQ_HEAD(, connection) connections;
+    uint32_t connection_count;
+    uint16_t last_tsih; /* of discovery sessions */
+    char portals[PORTALS_MAX][ADDRESS_MAX];
+    uint32_t portal_count; /* grows after its entry is complete: other loops read it */
+    bool draining;
+    struct timer grace;
+    struct task *drained;
+};
+
+/* --- names --- */
+
+static bool name_character(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == ':' || (c & 0x80);
+}
+
+static bool hex_digits(const char *text, size_t count)
+{
+    return strlen(text) == count && strspn(text, "0123456789abcdefABCDEF") == count;
+}
+
+/* "yyyy-mm." and something behind it. */
+static bool iqn_date(const char *text)
+{
+    for (unsigned i = 0; i < 8; i++) {
+        bool good = i == 4 ? text[i] == '-' : i == 7 ? text[i] == '.' : text[i] >= '0' && text[i] <= '9';
+        if (!good)
+            return false;
+    }
+    unsigned month = (unsigned)(text[5] - '0') * 10 + (unsigned)(text[6] - '0');
+    return month >= 1 && month <= 12 && text[8] != '\0' && text[8] != ':';
+}
+
+bool iscsi_name_valid(const char *name)
+{
+    if (strlen(name) > ISCSI_NAME_MAX)
+        return false;
+    for (const char *c = name; *c != '\0'; c++)
+        if (!name_character(*c))
+            return false;
+    if (strncmp(name, "iqn.", 4) == 0)
+        return iqn_date(name + 4);
+    if (strncmp(name, "eui.", 4) == 0)
+        return hex_digits(name + 4, 16);
+    return strncmp(name, "naa.", 4) == 0 && (hex_digits(name + 4, 16) || hex_digits(name + 4, 32));
+}
+
+/* --- set-up --- */
+
+static void grace_over(struct timer *timer);
+
+struct iscsi_server *iscsi_server_create(struct loop *loop, const struct iscsi_limits *limits)
+{
+    struct iscsi_server *server = calloc(1, sizeof *server);
+    if (server == NULL)
+        return NULL;
+    server->loop = loop;
+    server->limits = *limits;
+    server->grace.fire = grace_over;
+    TAILQ_INIT(&server->targets);
+    TAILQ_INIT(&server->connections);
+    return server;
+}
+
+void iscsi_server_destroy(struct iscsi_server *server)
+{
+    ASSERT(TAILQ_EMPTY(&server->connections));
+    struct iscsi_target *target;
+    while ((target = TAILQ_FIRST(&server->targets)) != NULL) {
+        TAILQ_REMOVE(&server->targets, target, link);
+        free(target);
+    }
+    timer_stop(server->loop, &server->grace);
+    free(server);
+}
+
+int iscsi_server_add_portal(struct iscsi_server *server, const char *address)
+{
+    if (address[0] == '\0' || strlen(address) >= ADDRESS_MAX)
+        return -EINVAL;
+    if (server->portal_count == PORTALS_MAX)
+        return -ENOMEM;
+    memcpy(server->portals[server->portal_count], address, strlen(address) + 1);
+    __atomic_store_n(&server->portal_count, server->portal_count + 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static struct iscsi_target *target_find(const struct iscsi_server *server, const char *name)
+{
+    struct iscsi_target *target;
+    TAILQ_FOREACH(target, &server->targets, link)
+    if (strcmp(target->name, name) == 0)
+        return target;
+    return NULL;
+}
+
+int iscsi_server_add_target(struct iscsi_server *server, struct scsi_target *scsi, struct loop *loop, const char *name,
+                            const char *alias)
+{
+    if (!iscsi_name_valid(name) || (alias != NULL && strlen(alias) >= sizeof(((struct iscsi_target *)0)->alias)))
+        return -EINVAL;
+    if (target_find(server, name) != NULL)
+        return -EEXIST;
+    struct iscsi_target *target = calloc(1, sizeof *target);
+    if (target == NULL)
+        return -ENOMEM;
+    target->scsi = scsi;
+    target->loop = loop;
+    text_format(target->name, sizeof target->name, "%s", name);
+    text_format(target->alias, sizeof target->alias, "%s", alias != NULL ? alias : "");
+    TAILQ_INIT(&target->sessions);
+    TAILQ_INSERT_TAIL(&server->targets, target, link);
+    return 0;
+}
+
+const struct iscsi_limits *server_limits(const struct connection *conn)
+{
+    return &conn->server->limits;
+}
+
+/* --- connections come and go --- */
+
+static void order_there(struct task *task);
+static void gone_back(struct task *task);
+static void arrived(struct task *task);
+
+/*
+ * The limit counts sessions, and not those about to be replaced (server_find_target); connections that have not got as
+ * far may be as many again, and are short-lived.
+ */
+static uint32_t connections_max(const struct iscsi_server *server)
+{
+    return server->limits.connections * 2 + 8;
+}
+
+void iscsi_conn_open(struct iscsi_server *server, struct stream *stream)
+{
+    bool room = !server->draining && server->connection_count < connections_max(server);
+    struct connection *conn = room ? connection_create(server, stream) : NULL;
+    if (conn == NULL) {
+        stream_close(stream);
+        return;
+    }
+    conn->order_task.run = order_there;
+    conn->gone_task.run = gone_back;
+    conn->arrived.run = arrived;
+    server->connection_count++;
+    TAILQ_INSERT_TAIL(&server->connections, conn, server_link);
+    connection_start(conn);
+}
+
+static void drained_check(struct iscsi_server *server)
+{
+    if (!server->draining || server->drained == NULL || server->connection_count > 0)
+        return;
+    struct task *drained = server->drained;
+    server->drained = NULL;
+    timer_stop(server->loop, &server->grace);
+    loop_defer(server->loop, drained);
+}
+
+static void forget_if_over(struct connection *conn)
+{
+    struct iscsi_server *server = conn->server;
+    if (!conn->gone || conn->order_under_way)
+        return;
+    TAILQ_REMOVE(&server->connections, conn, server_link);
+    server->connection_count--;
+    connection_free(conn);
+    drained_check(server);
+}
+
+static void gone_back(struct task *task)
+{
+    struct connection *conn = container_of(task, struct connection, gone_task);
+    conn->gone = true;
+    forget_if_over(conn);
+}
+
+void server_gone(struct connection *conn)
+{
+    loop_call(conn->server->loop, &conn->gone_task);
+}
+
+/* --- login: from here to the target's loop --- */
+
+static bool same_port(const struct connection *a, const struct connection *b)
+{
+    return strcmp(a->login.keys.initiator, b->login.keys.initiator) == 0 &&
+           memcmp(a->login.isid, b->login.isid, sizeof a->login.isid) == 0;
+}
+
+static void order_send(struct connection *conn, enum order order, uint64_t grace_ns);
+
+/* Sessions but this one, and but those it replaces. An unnamed discovery session replaces its like at the same portal.
+ */
+static uint32_t sessions_count(struct connection *conn, bool discovery)
+{
+    uint32_t count = 0;
+    struct connection *other;
+    TAILQ_FOREACH(other, &conn->server->connections, server_link)
+    {
+        if (other == conn || !other->registered)
+            continue;
+        if (other->target != conn->target || !same_port(other, conn)) {
+            count++;
+            continue;
+        }
+        if (discovery && strcmp(other->local, conn->local) == 0)
+            order_send(other, ORDER_CUT, 0);
+    }
+    return count;
+}
+
+static enum login_status session_admit(struct connection *conn)
+{
+    bool discovery = login_discovery(&conn->login);
+    conn->target = discovery ? NULL : target_find(conn->server, conn->login.keys.target);
+    if (!discovery && conn->target == NULL)
+        return LOGIN_NO_TARGET;
+    if (discovery && conn->login.tsih != 0)
+        return LOGIN_NO_SESSION;
+    if (conn->server->draining || sessions_count(conn, discovery) >= conn->server->limits.connections)
+        return LOGIN_OUT_OF_RESOURCES;
+    conn->registered = true;
+    return LOGIN_OK;
+}
+
+/* 6.3.1, on the target's loop: a TSIH must name a session; and that has all the connections it may have. */
+static enum login_status tsih_check(const struct connection *conn)
+{
+    const struct connection *other;
+    if (conn->login.tsih == 0)
+        return LOGIN_OK;
+    TAILQ_FOREACH(other, &conn->target->sessions, session_link)
+    if (other->session->tsih == conn->login.tsih && same_port(other, conn))
+        return LOGIN_TOO_MANY;
+    return LOGIN_NO_SESSION;
+}
+
+static void login_continue(struct connection *conn)
+{
+    connection_login_go(conn, login_resume(&conn->login, tsih_check(conn), conn->target->alias));
+}
+
+void server_find_target(struct connection *conn)
+{
+    enum login_status status = session_admit(conn);
+    if (status != LOGIN_OK || conn->target == NULL) {
+        connection_login_go(conn, login_resume(&conn->login, status, NULL));
+    } else if (conn->target->loop == conn->loop) {
+        login_continue(conn);
+    } else {
+        conn->move_wanted = true; /* when what is in line has left: server_ready_to_move */
+        loop_defer_late(conn->loop, &conn->tx.task);
+    }
+}
+
+void server_ready_to_move(struct connection *conn)
+{
+    timer_stop(conn->loop, &conn->timer);
+    conn->move_wanted = false;
+    conn->wanted = 0;
+    stream_want(conn->stream, 0);
+    sm_move(&conn->phase, PHASE_MOVING);
+    conn->home = conn->target->loop; /* orders follow it there, behind it */
+    stream_move(conn->stream, conn->target->loop, &conn->arrived);
+}
+
+static void arrived(struct task *task)
+{
+    struct connection *conn = container_of(task, struct connection, arrived);
+    conn->loop = conn->target->loop;
+    sm_move(&conn->phase, PHASE_LOGIN);
+    connection_start(conn);
+    if (conn->order_pending != ORDER_NONE) {
+        connection_order(conn, conn->order_pending, 0);
+        return;
+    }
+    login_continue(conn);
+    if (conn->stream != NULL)
+        receive_run(conn);
+}
+
+/* --- sessions, on their loop --- */
+
+static void reinstate(struct connection *conn)
+{
+    struct connection *other = TAILQ_FIRST(&conn->target->sessions), *next;
+    for (; other != NULL; other = next) {
+        next = TAILQ_NEXT(other, session_link);
+        if (same_port(other, conn))
+            connection_close(other, "the session is reinstated by a new login");
+    }
+}
+
+static bool tsih_used(const struct iscsi_target *target, uint16_t tsih)
+{
+    const struct connection *conn;
+    TAILQ_FOREACH(conn, &target->sessions, session_link)
+    if (conn->session->tsih == tsih)
+        return true;
+    return tsih == 0;
+}
+
+/* 4.2.7.1, and SPC's TransportID: name, ",i,0x", ISID. */
+static void port_name(const struct connection *conn, char out[PORT_NAME_MAX])
+{
+    const uint8_t *isid = conn->login.isid;
+    text_format(out, PORT_NAME_MAX, "%s,i,0x%02x%02x%02x%02x%02x%02x", conn->login.keys.initiator, isid[0], isid[1],
+                isid[2], isid[3], isid[4], isid[5]);
+}
+
+static bool nexus_make(struct connection *conn)
+{
+    struct iscsi_target *target = conn->target;
+    char name[PORT_NAME_MAX];
+    port_name(conn, name);
+    reinstate(conn);
+    conn->session->nexus = scsi_nexus_create(target->scsi, name);
+    if (conn->session->nexus == NULL)
+        return false;
+    while (tsih_used(target, ++target->last_tsih))
+        ;
+    conn->session->tsih = target->last_tsih;
+    TAILQ_INSERT_TAIL(&target->sessions, conn, session_link);
+    conn->in_target = true;
+    return true;
+}
+
+enum login_status server_session_begin(struct connection *conn)
+{
+    struct iscsi_server *server = conn->server;
+    bool discovery = conn->target == NULL;
+    uint32_t commands = discovery ? DISCOVERY_COMMANDS : server->limits.commands;
+    conn->session = session_create(conn, commands, conn->login.cmd_sn);
+    if (conn->session == NULL)
+        return LOGIN_OUT_OF_RESOURCES;
+    if (!discovery && !nexus_make(conn)) {
+        session_destroy(conn->session);
+        conn->session = NULL;
+        return LOGIN_OUT_OF_RESOURCES;
+    }
+    if (discovery)
+        conn->session->tsih = server->last_tsih += server->last_tsih == UINT16_MAX ? 2 : 1;
+    conn->login.tsih = conn->session->tsih;
+    return LOGIN_OK;
+}
+
+void server_session_end(struct connection *conn)
+{
+    if (!conn->in_target)
+        return;
+    conn->in_target = false;
+    TAILQ_REMOVE(&conn->target->sessions, conn, session_link);
+}
+
+/* --- SendTargets --- */
+
+static void list_address(struct text_out *out, const char *address)
+{
+    char tagged[ADDRESS_MAX + 4];
+    text_format(tagged, sizeof tagged, "%s,1", address);
+    text_pair(out, "TargetAddress", tagged);
+}
+
+static bool is_network_address(const char *address)
+{
+    return address[0] != '\0' && strncmp(address, "unix:", 5) != 0;
+}
+
+static void list_target(struct connection *conn, const struct iscsi_target *target, struct text_out *out)
+{
+    struct iscsi_server *server = conn->server;
+    uint32_t portals = __atomic_load_n(&server->portal_count, __ATOMIC_ACQUIRE);
+    const char *local = conn->local;
+    text_pair(out, "TargetName", target->name);
+    if (is_network_address(local))
+        list_address(out, local);
+    for (uint32_t i = 0; i < portals; i++)
+        if (strcmp(server->portals[i], local) != 0)
+            list_address(out, server->portals[i]);
+}
+
+/* In a normal session only its own target may be asked for; the table of all is for the server's loop. */
+void server_list_targets(struct connection *conn, const char *name, struct text_out *out)
+{
+    const struct iscsi_target *target;
+    if (conn->target != NULL) {
+        list_target(conn, conn->target, out);
+        return;
+    }
+    TAILQ_FOREACH(target, &conn->server->targets, link)
+    if (name == NULL || strcmp(target->name, name) == 0)
+        list_target(conn, target, out);
+}
+
+/* --- orders: to a connection's loop and back --- */
+
+static void order_back(struct task *task)
+{
+    struct connection *conn = container_of(task, struct connection, order_task);
+    conn->order_under_way = false;
+    if (!conn->gone && conn->order_wanted > conn->order_sent)
+        order_send(conn, conn->order_wanted, conn->grace_ns);
+    forget_if_over(conn);
+}
+
+static void order_there(struct task *task)
+{
+    struct connection *conn = container_of(task, struct connection, order_task);
+    connection_order(conn, conn->order_sent, conn->grace_ns);
+    conn->order_task.run = order_back;
+    loop_call(conn->server->loop, &conn->order_task);
+}
+
+static void order_send(struct connection *conn, enum order order, uint64_t grace_ns)
+{
+    conn->order_wanted = MAX(conn->order_wanted, order);
+    if (conn->order_under_way || conn->gone)
+        return;
+    conn->order_under_way = true;
+    conn->order_sent = conn->order_wanted;
+    conn->grace_ns = grace_ns;
+    conn->order_task.run = order_there;
+    loop_call(conn->home, &conn->order_task);
+}
+
+static void order_all(struct iscsi_server *server, enum order order, uint64_t grace_ns)
+{
+    struct connection *conn;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    order_send(conn, order, grace_ns);
+}
+
+static void grace_over(struct timer *timer)
+{
+    order_all(container_of(timer, struct iscsi_server, grace), ORDER_CUT, 0);
+}
+
+void iscsi_server_drain(struct iscsi_server *server, uint64_t grace_ns, struct task *drained)
+{
+    server->draining = true;
+    server->drained = drained;
+    drained_check(server);
+    if (server->drained == NULL)
+        return;
+    order_all(server, ORDER_DRAIN, grace_ns);
+    timer_start(server->loop, &server->grace, grace_ns);
+}
+
+/* --- what there is to see --- */
+
+uint32_t iscsi_server_connections(const struct iscsi_server *server)
+{
+    return server->connection_count;
+}
+
+static void info_fill(const struct connection *conn, struct iscsi_session_info *out)
+{
+    const struct negotiation *keys = &conn->login.keys;
+    *out = (struct iscsi_session_info){.header_digest = keys->value[KEY_HEADER_DIGEST] == DIGEST_CRC32C,
+                                       .data_digest = keys->value[KEY_DATA_DIGEST] == DIGEST_CRC32C};
+    text_format(out->initiator, sizeof out->initiator, "%s", conn->registered ? keys->initiator : "");
+    text_format(out->target, sizeof out->target, "%s", conn->target != NULL ? conn->target->name : "");
+    text_format(out->peer, sizeof out->peer, "%s", conn->peer);
+    text_format(out->phase, sizeof out->phase, "%s", __atomic_load_n(&conn->phase_name, __ATOMIC_RELAXED));
+    out->read_bytes = __atomic_load_n(&conn->read_bytes, __ATOMIC_RELAXED);
+    out->written_bytes = __atomic_load_n(&conn->written_bytes, __ATOMIC_RELAXED);
+    out->commands = __atomic_load_n(&conn->commands, __ATOMIC_RELAXED);
+}
+
+uint32_t iscsi_server_info(const struct iscsi_server *server, struct iscsi_session_info *out, uint32_t max)
+{
+    const struct connection *conn;
+    uint32_t count = 0;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    {
+        if (count < max)
+            info_fill(conn, &out[count]);
+        count++;
+    }
+    return count;
+}
