@@ -134,7 +134,7 @@ FUZZ_SEED    ?= 1
 FUZZ_SAN     := address,undefined
 .PHONY: fuzz fuzz-short fuzz-run $(addprefix fuzz-run-,$(fuzzers))
 .SECONDARY: $(call obj,$(wildcard tests/fuzz/*.c))
-$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/driver.o $(call lib,$(floors))
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/driver.o $(call obj,$(src.testlib)) $(call lib,$(floors))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
 
