@@ -160,7 +160,7 @@ static uint32_t page_supported(uint8_t *out, const struct scsi_lu *lu)
     return ARRAY_LENGTH(vpd_pages);
 }
 
-/* The longest is 83: less than 400 bytes with the longest target name. */
+/* The longest is 83: 556 bytes with the longest target name, told twice. */
 uint32_t scsi_vpd_build(uint8_t out[VPD_BYTES_MAX], const struct scsi_lu *lu, uint8_t page)
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(vpd_pages); i++) {

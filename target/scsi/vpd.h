@@ -8,12 +8,12 @@
 
 #include "target/scsi/lu.h"
 
-enum { INQUIRY_BYTES = 96, VPD_BYTES_MAX = 512 };
+enum { INQUIRY_BYTES = 96, VPD_BYTES_MAX = 1024 };
 
 /* MAXIMUM WRITE SAME LENGTH and the sum of an UNMAP, in bytes; descriptors of an UNMAP; blocks of a COMPARE AND WRITE.
  */
 #define SCSI_WRITE_SAME_MAX (256 * MIB)
-#define SCSI_UNMAP_MAX      (1 * GIB)
+#define SCSI_UNMAP_MAX      (512 * MIB)
 enum { SCSI_UNMAP_DESCRIPTORS_MAX = 256, SCSI_COMPARE_BLOCKS_MAX = 255 };
 
 /* `lu` NULL: what INQUIRY says of a LUN that does not exist. Always INQUIRY_BYTES. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/bytes.h"
+#include "target/scsi/vpd.h"
 #include "tests/unit/target/scsi_rig.h"
 
 static const struct rig_reply *vpd(struct rig *rig, uint8_t page)
@@ -169,7 +170,7 @@ Test(scsi_inquiry, block_limits)
     cr_expect_eq(get_be16(reply->data + 6), 8, "granularity 4 KiB");
     cr_expect_eq(get_be32(reply->data + 8), 16384, "8 MiB at most");
     cr_expect_eq(get_be32(reply->data + 12), 512, "a row of 256 KiB");
-    cr_expect_eq(get_be32(reply->data + 20), 2097152, "UNMAP: 1 GiB");
+    cr_expect_eq(get_be32(reply->data + 20), 1048576, "UNMAP: 512 MiB");
     cr_expect_eq(get_be32(reply->data + 24), 256);
     cr_expect_eq(get_be32(reply->data + 28), 8);
     cr_expect_eq(get_be32(reply->data + 32), 0x80000000u);
@@ -224,4 +225,24 @@ Test(scsi_inquiry, capacity)
     cr_expect_eq(get_be64(rig_do(rig, rig->a, CDB(0x9e, 0x10, [13] = 32), NULL, 0)->data), (4ull << 31) - 1);
     rig->disk->dev.info.size = size;
     rig_destroy(rig);
+}
+
+Test(scsi_inquiry, the_longest_target_name_fits_the_identification_page)
+{
+    struct testloop *t = testloop_create(64, 1);
+    struct memdisk *disk = memdisk_create(&t->loop, "disk", 1 << 20, 512);
+    char name[224] = "iqn.2026-11.org.example:";
+    memset(name + strlen(name), 'n', 223 - strlen(name));
+    struct scsi_target *target = scsi_target_create(&t->loop, name);
+    struct scsi_lu_options options = {.dev = &disk->dev, .serial = "0c9b54a1-5b0e-4b0f-9a48-6a4b39a8fd01"};
+    cr_assert_eq(scsi_target_add_lun(target, 0, &options), 0);
+    uint8_t page[VPD_BYTES_MAX];
+    cr_expect_eq(scsi_vpd_build(page, target->lus[0], 0x83), 4 + 84 + 4 + 236 + 4 + 224);
+    cr_expect_eq(get_be16(page + 2), 552);
+    cr_expect_arr_eq(page + 4 + 84, ((uint8_t[]){0x53, 0x98, 0, 236}), 4);
+    cr_expect_arr_eq(page + 4 + 84 + 4, name, 223);
+    cr_expect_str_eq((char *)page + 4 + 84 + 4 + 223, ",t,0x0001");
+    scsi_target_destroy(target);
+    test_close(t, &disk->dev);
+    testloop_destroy(t);
 }
