@@ -75,7 +75,7 @@ struct scsi_task {
     uint32_t page_off; /* where in pages[0] byte 0 belongs */
 
     /* Set by the transport before run: room for page_off + data_len bytes; DATA_OUT: filled. */
-    struct page **pages;
+    struct page **pages;   /* the task's alone until done; a read may replace pages (core/blkdev.h, 5): look again */
     uint32_t received_len; /* DATA_OUT: bytes really received; less than data_len if EDTL was smaller */
 
     /* Result, in done(). */

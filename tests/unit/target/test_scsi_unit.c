@@ -63,10 +63,12 @@ Test(scsi_unit, attentions_come_in_order_each_once_and_a_reset_wipes_older_ones)
     cr_expect_str_eq(ready(rig, rig->b), "good");
     blk_notify(&rig->disk->dev, BLK_EVENT_RESIZED);
     scsi_target_reset(rig->target);
-    blk_notify(&rig->disk->dev, BLK_EVENT_RESIZED);
     cr_expect_str_eq(ready(rig, rig->a), "6/29/02");
+    cr_expect_str_eq(ready(rig, rig->a), "good", "older news is gone");
+    blk_notify(&rig->disk->dev, BLK_EVENT_RESIZED);
+    cr_expect_str_eq(ready(rig, rig->b), "6/29/02");
+    cr_expect_str_eq(ready(rig, rig->b), "6/2A/09", "newer is not");
     cr_expect_str_eq(ready(rig, rig->a), "6/2A/09");
-    cr_expect_str_eq(ready(rig, rig->a), "good");
     scsi_lun_reset(rig->target, lun7); /* does not exist: nothing happens */
     cr_expect_str_eq(ready(rig, rig->a), "good");
     rig_destroy(rig);
