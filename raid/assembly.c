@@ -142,7 +142,7 @@ static enum disk_role role_of(const struct sb_array *winner, const struct sb_lab
         return DISK_FAILED;
     if (state == SB_ABSENT)
         return DISK_APART;
-    if (history_contains(winner, &label->array) && history_is_current(winner, &label->array))
+    if (history_is_current(winner, &label->array))
         return DISK_CURRENT;
     bool same = uuid_equal(&history_present(winner)->id, &history_present(&label->array)->id);
     return same ? DISK_OLD : DISK_APART;
@@ -166,6 +166,16 @@ static void give_roles(struct disk_group *group, struct assembly *out)
         if (!active || out->disk_of_slot[slot] < 0)
             group->lost |= bit(slot);
     }
+}
+
+/* What all who go on together have. */
+static void raise_committed(const struct disk_group *group, struct sb_array *array)
+{
+    uint64_t lowest = array->generation;
+    for (unsigned i = 0; i < group->count; i++)
+        if (group->of[i].role == DISK_CURRENT)
+            lowest = MIN(lowest, array_at(group, i)->generation);
+    array->committed = MAX(array->committed, lowest);
 }
 
 /* --- volumes and the verdict --- */
@@ -225,6 +235,7 @@ static void decide(struct disk_group *group, const struct assembly_options *opti
     find_ends(group);
     bool chosen = find_winner(group, options, out);
     give_roles(group, out);
+    raise_committed(group, &out->array);
     out->verdict = judge(group, &out->array, options->force);
     if (!chosen)
         out->verdict = ASSEMBLY_SPLIT;

@@ -5,8 +5,8 @@
  *   - disks belong together by array UUID; the winner is the label whose history contains all others' (fork ids), and
  *     of those the one with the highest generation;
  *   - a member's role is read from the winner's table, never from itself;
- *   - a member is current if it carries the winner's present fork and its slot is active there at a generation that
- *     missed no change of membership; an older one is stale: its slot counts as absent;
+ *   - a member is current if its slot is active there and its label stands on the winner's history, not below the
+ *     generation that is known to be committed; another one is stale: its slot counts as absent;
  *   - labels neither of whose histories contains the other: split brain; started only if one is preferred;
  *   - the same member UUID twice: a clone; refused unless exactly one matches the recorded identity;
  *   - members away that no failure was recorded of, and a volume that cannot do without them: not started, and says
@@ -15,9 +15,11 @@
  *     which marks what it made suspect (synced_rows = 0 for the volume).
  *
  * This rests on how a running array writes its labels:
- *   - a change is acted upon only when all live members have it, and the next one begins only then: labels of members
- *     that were live together differ by one generation at most, and the lower one missed nothing;
- *   - who runs on without a member writes that member as failed or absent, and a new fork, in one generation.
+ *   - a change is acted upon only when all live members have it, and the next one begins only then. After that
+ *     sb_array.committed may be raised to it; what is given out here has it raised to what all current members have;
+ *   - who runs on without a member writes that member as failed or absent, and a new fork, in one generation;
+ *   - opening writes a generation before anything is served, and with a new fork if any slot is not live: else two
+ *     torn attempts could use one generation for two things.
  *
  * A choice in a split brain is remembered: the losers' forks stand as settled in the description given out.
  */

@@ -20,13 +20,13 @@ const struct sb_fork *history_present(const struct sb_array *array)
     return &array->forks[array->forks_count - 1];
 }
 
-/* Index of the line with this fork; -1: none. */
-static int line_of(const struct sb_array *array, const struct uuid *fork)
+/* The first line from `line` on that is no settled one; NULL: none. */
+static const struct sb_fork *own_line(const struct sb_array *array, unsigned line)
 {
-    for (unsigned i = array->forks_count; i-- > 0;)
-        if (uuid_equal(&array->forks[i].id, fork))
-            return (int)i;
-    return -1;
+    for (; line < array->forks_count; line++)
+        if (!array->forks[line].settled)
+            return &array->forks[line];
+    return NULL;
 }
 
 static bool is_live(const struct sb_member *member)
@@ -45,41 +45,53 @@ static bool wrote_off(const struct sb_array *old, const struct sb_array *whole)
     return false;
 }
 
+/* Is `old`, which stands under the fork of this line, part of `whole`? */
+static bool line_contains(const struct sb_array *whole, unsigned line, const struct sb_array *old)
+{
+    if (whole->forks[line].settled)
+        return old->generation <= whole->forks[line].generation;
+    const struct sb_fork *next = own_line(whole, line + 1);
+    if (next == NULL)
+        return old->generation <= whole->generation;
+    return old->generation < next->generation || (old->generation == next->generation && !wrote_off(old, whole));
+}
+
+/* The same over all lines that are history (settled: that are settled). */
+static bool lines_contain(const struct sb_array *whole, bool settled, const struct sb_array *old)
+{
+    for (unsigned line = 0; line < whole->forks_count; line++)
+        if (whole->forks[line].settled == settled && uuid_equal(&whole->forks[line].id, &history_present(old)->id) &&
+            line_contains(whole, line, old))
+            return true;
+    return false;
+}
+
 bool history_contains(const struct sb_array *whole, const struct sb_array *old)
 {
-    int line = line_of(whole, &history_present(old)->id);
-    if (line < 0)
-        return false;
-    if ((unsigned)line + 1 == whole->forks_count)
-        return old->generation <= whole->generation;
-    if (whole->forks[line].settled)
-        return true;
-    uint64_t next = whole->forks[line + 1].generation;
-    return old->generation < next || (old->generation == next && !wrote_off(old, whole));
+    return lines_contain(whole, false, old) || lines_contain(whole, true, old);
 }
 
+/*
+ * What is above the committed generation may be torn, also more than one (a crash at each of several openings); none
+ * of it was acted upon before all of the winner's live members had it. What is settled ran apart, whatever it says.
+ */
 bool history_is_current(const struct sb_array *winner, const struct sb_array *label)
 {
-    int line = line_of(winner, &history_present(label)->id), last = (int)winner->forks_count - 1;
-    if (label->generation + 1 < winner->generation)
-        return false;
-    if (line == last)
-        return true;
-    /* The fork itself was torn: whoever stands right before it has missed nothing yet. */
-    int before = last - 1;
-    while (before >= 0 && winner->forks[before].settled)
-        before--;
-    return line >= 0 && line == before && label->generation < winner->generation &&
-           winner->generation == winner->forks[last].generation;
+    uint64_t needed = winner->committed;
+    if (needed == 0 && winner->generation > 0)
+        needed = winner->generation - 1;
+    return label->generation >= needed && lines_contain(winner, false, label);
 }
 
-/* Does some other one go beyond it, or is it the same as an earlier one? */
+/* Does some other one go beyond it? Of those at the same point one that is not clean counts, else the first. */
 static bool is_covered(const struct sb_array *const *arrays, unsigned count, unsigned index)
 {
     for (unsigned i = 0; i < count; i++) {
         if (i == index || !history_contains(arrays[i], arrays[index]))
             continue;
-        if (i < index || !history_contains(arrays[index], arrays[i]))
+        if (!history_contains(arrays[index], arrays[i]))
+            return true;
+        if (arrays[i]->clean == arrays[index]->clean ? i < index : arrays[index]->clean)
             return true;
     }
     return false;
@@ -94,8 +106,8 @@ unsigned history_ends(const struct sb_array *const *arrays, unsigned count, unsi
     return found;
 }
 
-/* A line before the present one; the oldest makes room. */
-static void insert_settled(struct sb_array *array, const struct uuid *fork)
+/* A settled line before the present one; the oldest makes room. */
+static void insert_settled(struct sb_array *array, const struct uuid *fork, uint64_t until)
 {
     if (array->forks_count == SB_FORKS_MAX) {
         memmove(&array->forks[0], &array->forks[1], (SB_FORKS_MAX - 1) * sizeof array->forks[0]);
@@ -103,17 +115,28 @@ static void insert_settled(struct sb_array *array, const struct uuid *fork)
     }
     struct sb_fork *last = &array->forks[array->forks_count - 1];
     last[1] = last[0];
-    last[0] = (struct sb_fork){*fork, last[1].generation, true};
+    last[0] = (struct sb_fork){*fork, until, true};
     array->forks_count++;
 }
 
-/* All that the loser went through and the winner did not; and where they parted, if the loser went on under that. */
+/* Does the array know this much of a fork's history, its own or a settled one? */
+static bool knows(const struct sb_array *array, const struct uuid *fork, uint64_t until)
+{
+    struct sb_array point = {.forks_count = 1, .forks = {{.id = *fork}}, .generation = until};
+    return history_contains(array, &point);
+}
+
+/* All that the loser went through and the winner did not, each up to where the loser left it. */
 void history_settle(struct sb_array *winner, const struct sb_array *loser)
 {
-    for (unsigned i = 0; i < loser->forks_count; i++)
-        if (line_of(winner, &loser->forks[i].id) < 0)
-            insert_settled(winner, &loser->forks[i].id);
-    int line = line_of(winner, &history_present(loser)->id);
-    if (line >= 0 && (unsigned)line + 1 < winner->forks_count)
-        winner->forks[line].settled = true;
+    for (unsigned i = 0; i < loser->forks_count; i++) {
+        const struct sb_fork *line = &loser->forks[i], *next = own_line(loser, i + 1);
+        uint64_t until = next == NULL ? loser->generation : next->generation;
+        if (line->settled)
+            until = line->generation;
+        else if (next != NULL && until > 0)
+            until--;
+        if (!knows(winner, &line->id, until))
+            insert_settled(winner, &line->id, until);
+    }
 }

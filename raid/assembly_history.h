@@ -14,16 +14,16 @@
  */
 bool history_contains(const struct sb_array *whole, const struct sb_array *old);
 
-/* Has a member whose label says `label` missed nothing that `winner`, which contains it, went through? */
+/* Has a live member of `winner` whose label says `label` missed nothing that was acted upon? */
 bool history_is_current(const struct sb_array *winner, const struct sb_array *label);
 
 /*
  * The ends: descriptions that no other one goes beyond, one for each. Writes their indices to `ends` (of `count`) and
- * returns how many; one means that it is the winner. Of equals the first is taken.
+ * returns how many; one means that it is the winner. Of equals one is taken, preferably not clean.
  */
 unsigned history_ends(const struct sb_array *const *arrays, unsigned count, unsigned *ends);
 
-/* Remember in `winner` that `loser` lost: from now on winner's history contains loser's. */
+/* Remember in `winner` that `loser` lost: from now on winner's history contains loser's, as far as it went by now. */
 void history_settle(struct sb_array *winner, const struct sb_array *loser);
 
 /* The last line of a history. */

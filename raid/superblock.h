@@ -52,9 +52,9 @@ struct sb_volume {
 };
 
 /*
- * One line of history: the array ran on under this identity from this generation. A settled line is the history that
- * lost a split brain, put before the present one when somebody chose: what still carries it is stale, and not asked
- * about again.
+ * One line of history: the array ran on under this identity from this generation. A settled line is something else: a
+ * history that lost a split brain. What stands under this identity up to this generation was given up by choice; it
+ * is stale, and nobody is asked about it again.
  */
 struct sb_fork {
     struct uuid id;
@@ -67,6 +67,7 @@ struct sb_array {
     struct uuid uuid;
     char name[SB_NAME_SIZE];
     uint64_t generation;
+    uint64_t committed;            /* a generation that all live members are known to have; 0: none is known */
     uint64_t created_s, updated_s; /* seconds since 1970 */
     bool clean;                    /* no write may be in flight anywhere */
     unsigned forks_count;          /* at least 1; the last is the present one */

@@ -59,16 +59,24 @@ static const char *bounds_check(const struct sb_array *a)
         return "there are too many volumes";
     if (a->generation > INT64_MAX || a->created_s > INT64_MAX || a->updated_s > INT64_MAX)
         return "the generation or a date is out of range";
+    if (a->committed > a->generation)
+        return "a generation is said to be committed that is yet to come";
     return NULL;
 }
 
+/* Settled lines speak of other histories, with generations of their own. */
 static const char *forks_check(const struct sb_array *a)
 {
+    uint64_t before = 0;
     for (unsigned i = 0; i < a->forks_count; i++) {
-        if (uuid_is_nil(&a->forks[i].id))
-            return "a line of the history has no identity";
-        if (a->forks[i].generation > a->generation || (i > 0 && a->forks[i].generation < a->forks[i - 1].generation))
+        const struct sb_fork *fork = &a->forks[i];
+        if (uuid_is_nil(&fork->id) || fork->generation > INT64_MAX)
+            return "a line of the history has no identity, or a generation out of range";
+        if (fork->settled)
+            continue;
+        if (fork->generation < before || fork->generation > a->generation)
             return "the history is not in order of its generations";
+        before = fork->generation;
     }
     return a->forks[a->forks_count - 1].settled ? "the present history is marked as the loser of a split brain" : NULL;
 }

@@ -96,6 +96,7 @@ static const struct field array_fields[] = {
     UUID(sb_array, uuid, "array"),
     TEXT(sb_array, name, "name", SB_NAME_SIZE),
     NUMBER(sb_array, generation, "generation", NUMBER_MAX),
+    NUMBER(sb_array, committed, "committed", NUMBER_MAX),
     NUMBER(sb_array, created_s, "created", NUMBER_MAX),
     NUMBER(sb_array, updated_s, "updated", NUMBER_MAX),
     BOOL(sb_array, clean, "clean", false),

@@ -222,6 +222,42 @@ Test(assembly, a_slot_that_went_to_another_disk_leaves_the_old_one_out)
     cr_expect(result.stale_of_disk[1]);
 }
 
+Test(assembly, an_old_image_of_a_member_is_stale)
+{
+    struct sb_array image = simple(2, RAID_1), a = later(&image, 5);
+    a.committed = a.generation - 1;
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&image, 1, "b", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a -");
+}
+
+Test(assembly, several_openings_torn_one_after_the_other_lose_nobody)
+{
+    struct sb_array base = simple(3, RAID_5), a = later(&base, 3), b = later(&base, 1);
+    a.committed = b.committed = base.committed = base.generation;
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&base, 1, "b", NULL);
+    add_disk(&b, 2, "c", NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a b c");
+    cr_expect_eq(result.array.committed, base.generation);
+    scene.labels[1] = label_of(&b, 1);
+    expect(ASSEMBLY_COMPLETE, true, "a b c");
+    cr_expect_eq(result.array.committed, b.generation, "what all current members have");
+}
+
+Test(assembly, of_labels_at_the_same_point_the_dirty_one_is_believed)
+{
+    for (unsigned dirty = 0; dirty < 2; dirty++) {
+        scene_clear();
+        struct sb_array a = simple(2, RAID_1), b = a;
+        (dirty == 0 ? &a : &b)->clean = false;
+        add_disk(&a, 0, "a", NULL);
+        add_disk(&b, 1, "b", NULL);
+        expect(ASSEMBLY_COMPLETE, true, "a b");
+        cr_expect_not(result.array.clean);
+    }
+}
+
 /* --- torn at the fork itself --- */
 
 Test(assembly, a_fork_torn_between_members_keeps_those_who_were_to_have_it)
@@ -315,6 +351,19 @@ Test(assembly, the_choice_in_a_split_brain_is_remembered)
     }
 }
 
+Test(assembly, a_loser_that_runs_on_alone_is_a_split_brain_again)
+{
+    two_halves();
+    scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 1);
+    cr_assert_eq(assembly_decide(scene.disks, 2, &scene.options, &result, 1), 1);
+    struct sb_array winner = later(&result.array, 1), loser = later(&scene.labels[0].array, 1);
+    scene.labels[1] = label_of(&winner, 1);
+    scene.options.prefer = (struct uuid){{0}};
+    expect(ASSEMBLY_DEGRADED, true, "- b");
+    scene.labels[0] = label_of(&loser, 0);
+    expect(ASSEMBLY_SPLIT, false, "a -");
+}
+
 Test(assembly, a_failed_member_that_ran_alone_is_a_split_brain)
 {
     struct sb_array base = simple(2, RAID_1);
@@ -334,7 +383,7 @@ Test(assembly, one_that_went_on_under_the_old_fork_ran_apart)
     cr_expect_eq(result.verdict, ASSEMBLY_SPLIT);
     scene.options.prefer = label_uuid(LABEL_UUID_MEMBER, 1);
     cr_assert_eq(assembly_decide(scene.disks, 2, &scene.options, &result, 1), 1);
-    cr_expect(result.startable && result.array.forks[0].settled);
+    cr_expect(result.startable && result.array.forks[1].settled);
     struct sb_array next = later(&result.array, 1);
     scene.labels[1] = label_of(&next, 1);
     scene.options.prefer = (struct uuid){{0}};

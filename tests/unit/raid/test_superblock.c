@@ -25,7 +25,8 @@ static struct sb_label typical(void)
     array.members[4].state = SB_FAILED;
     array.clean = false;
     array.generation = 77;
-    array.forks[1] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, 1), 12, true};
+    array.committed = 76;
+    array.forks[1] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, 1), 500, true};
     array.forks[2] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, 2), 12, false};
     array.forks_count = 3;
     return label_of(&array, 2);
@@ -97,7 +98,9 @@ Test(superblock, what_is_written_reads_back)
     cr_expect_eq(a->members[3].size, 1 * GIB);
     cr_assert_eq(a->forks_count, 3);
     cr_expect(a->forks[1].settled && !a->forks[2].settled && !a->forks[0].settled);
+    cr_expect_eq(a->forks[1].generation, 500);
     cr_expect_eq(a->forks[2].generation, 12);
+    cr_expect_eq(a->committed, 76);
     cr_assert_eq(a->volumes_count, 4);
     for (unsigned i = 0; i < 4; i++) {
         const struct sb_volume *v = &a->volumes[i], *w = &b->volumes[i];
@@ -313,7 +316,8 @@ Test(superblock, hostile_text_with_right_checksums_is_refused)
         {"02000000-0000-0000-0000-000000000001", "02000000-0000-0000-0000-00000000000g",
          "members[1].uuid is not a UUID"},
         {"\"state\": \"active\"", "\"stat\": \"active\"", "members[0].state is missing"},
-        {"\"generation\": 12", "\"generation\": 78", "the history is not in order of its generations"},
+        {"\"generation\": 12\n", "\"generation\": 78\n", "the history is not in order of its generations"},
+        {"\"committed\": 76", "\"committed\": 78", "a generation is said to be committed that is yet to come"},
         {"\"settled\": true", "\"settled\": 1", "forks[1].settled is neither true nor false"},
         {"\"forks\": [", "\"forks\": [], \"spoons\": [", "forks is missing, or too short or too long a list"},
         {"\"volumes\": [", "\"volumes\": {}, \"spoons\": [", "volumes is missing, or too short or too long a list"},
