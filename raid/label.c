@@ -211,10 +211,15 @@ static void run_start(struct task *task)
     start_script(container_of(task, struct label_op, task));
 }
 
+static struct page_pool *pool_of(const struct label_op *op)
+{
+    return op->pool != NULL ? op->pool : op->dev->loop->pages;
+}
+
 static void pages_ready(struct page_waiter *waiter)
 {
     struct label_op *op = container_of(waiter, struct label_op, waiter);
-    bool taken = page_pool_take(op->dev->loop->pages, op->pages, waiter->count);
+    bool taken = page_pool_take(pool_of(op), op->pages, waiter->count);
     ASSERT(taken);
     op->pages_count = waiter->count;
     op->task.run = run_start;
@@ -223,7 +228,7 @@ static void pages_ready(struct page_waiter *waiter)
 
 static void get_pages(struct label_op *op)
 {
-    struct page_pool *pool = op->dev->loop->pages;
+    struct page_pool *pool = pool_of(op);
     unsigned count = (unsigned)(op->copy_bytes / PAGE_BYTES) + 1;
     if (page_pool_get(pool, op->pages, count)) {
         op->pages_count = count;

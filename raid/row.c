@@ -376,9 +376,11 @@ static bool step_starting(struct row_op *op)
         plan_again(op);
         return true;
     }
-    if (!op->changing && !owner->ops->change_begin(owner, &op->task))
-        return false;
-    op->changing = true;
+    if (op->job == NULL && !op->changing) {
+        if (!owner->ops->change_begin(owner, &op->task))
+            return false;
+        op->changing = true;
+    }
     sm_move(&op->state, ROW_WRITING);
     writes_submit(op);
     return true;
@@ -415,6 +417,8 @@ static bool step_recording(struct row_op *op)
     struct volume_owner *owner = op->volume->owner;
     if (!owner->ops->loss_recorded(owner, &op->task))
         return false;
+    if (op->volume->failed) /* then the loss may be one that nobody will write down */
+        fail(op, BLK_GONE, volume_offset(op));
     sm_move(&op->state, ROW_DONE);
     return true;
 }

@@ -67,8 +67,11 @@ static void run_finish(struct run *run)
 static void run_record(struct run *run)
 {
     struct volume *v = run->io.volume;
-    if (v->owner->ops->loss_recorded(v->owner, &run->task))
-        run_finish(run);
+    if (!v->owner->ops->loss_recorded(v->owner, &run->task))
+        return;
+    if (v->failed && v->layout.redundancy > 0) /* then the loss may be one that nobody will write down */
+        status_merge(&run->status, &run->bad_off, BLK_GONE, run->off);
+    run_finish(run);
 }
 
 static void record_task(struct task *task)

@@ -132,12 +132,15 @@ static const char *volume_place_check(const struct sb_array *a, const struct sb_
 {
     if (v->start % MIB != 0 || v->extent % MIB != 0)
         return "a volume is not aligned to 1 MiB";
-    if (v->start >= a->data_bytes || v->extent > a->data_bytes - v->start)
-        return "a volume reaches beyond the data area";
     if (v->extent == 0 && v->spec.level != RAID_SPAN)
         return "a volume has no extent";
-    if (v->spec.level == RAID_JBOD ? v->slot >= a->members_count : v->spec.members > a->members_count)
+    bool one = v->spec.level == RAID_JBOD;
+    if (one ? v->slot >= a->members_count : v->spec.members > a->members_count)
         return "a volume needs members that the array does not have";
+    /* A larger member's rest is of use to jbod. */
+    uint64_t room = one ? superblock_tail(a->members[v->slot].size) - a->data_start : a->data_bytes;
+    if (v->start >= room || v->extent > room - v->start)
+        return "a volume reaches beyond the data area";
     return NULL;
 }
 

@@ -10,7 +10,8 @@
  *
  * V1  A write is acknowledged only when every member that should have taken it has, or its loss is recorded on disk
  *     (loss_recorded).
- * V2  No member is written before the array is marked dirty on disk (change_begin).
+ * V2  No member is written before the array is marked dirty on disk (change_begin). Jobs need not ask: what they write
+ *     was not right before, and synced_rows or the member's state says so on disk.
  * V3  In rows at or above synced_rows redundancy may be wrong: they are changed by reconstruct-write only (which makes
  *     the columns right), and a lost chunk there is reconstructed all the same; resync rewrites redundancy from data.
  * V4  All memory is taken when the volume is opened: contexts, row locks, scratch pages. When one runs dry requests
@@ -39,7 +40,10 @@ struct volume_owner_ops {
     void (*member_error)(struct volume_owner *, struct member *, enum blk_op op, enum blk_status status, uint64_t off);
     /* Bytes of a media error were rewritten from redundancy. */
     void (*member_corrected)(struct volume_owner *, struct member *, uint64_t off, uint64_t len);
-    /* Are all losses of members on disk? True: yes. False: `task` runs when it is time to ask again. */
+    /*
+     * Are all losses of members on disk, or the volume failed? True: yes, one of both. False: `task` runs when it is
+     * time to ask again.
+     */
     bool (*loss_recorded)(struct volume_owner *, struct task *task);
 };
 
