@@ -44,6 +44,7 @@ struct array_call {
     int error;           /* 0 or -errno */
     char message[256];   /* with an error: what, which disk, so what */
     struct array *array; /* create, open: the result */
+    struct task task;    /* the array's */
 };
 
 /* Check a spec against its disks and compute the description that would be written: no I/O. NULL or why not. */
@@ -57,14 +58,24 @@ void array_create(struct loop *loop, const struct array_spec *spec, struct array
 void array_open(struct loop *loop, const struct assembly *assembly, const struct array_disk *disks,
                 struct array_call *call);
 
-/* Finish what is in flight, stop jobs, flush, mark clean, free. The volumes' users must be gone. The array is no more.
+/*
+ * Finish what is in flight, stop jobs, flush, mark clean, free. The volumes' users must be gone, and no other call
+ * under way. Then the array is no more; the error says only that it could not be marked clean (it was frozen).
  */
 void array_close(struct array *array, struct array_call *call);
+/*
+ * From now on nothing is written to any disk, as if the process had been killed: the volumes answer BLK_GONE. Only
+ * array_close() may follow, when the volumes' users have gone.
+ */
+void array_abandon(struct array *array);
 
 /* Add a volume in free space. */
 void array_add_volume(struct array *array, const struct array_volume_spec *spec, struct array_call *call);
 
-/* Take a member out of service by hand; refused if a volume would fail. */
+/*
+ * Take a member out of service by hand; refused if a volume would fail. Its disk stays lent until another takes the
+ * slot or the array is closed.
+ */
 void array_fail_member(struct array *array, unsigned slot, struct array_call *call);
 /* Put a disk (the failed one, or a blank one) into a slot that is failed or absent, and rebuild it. */
 void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
@@ -75,8 +86,8 @@ const struct sb_array *array_description(const struct array *array);
 struct array_job_info {
     char kind[16]; /* "init", "resync", "rebuild" */
     char volume[SB_NAME_SIZE];
-    uint64_t done_bytes, total_bytes; /* of the members */
-    uint64_t bytes_per_second, seconds_left;
+    uint64_t done_bytes, total_bytes;        /* of the members */
+    uint64_t bytes_per_second, seconds_left; /* 0: not known, or it waits for its turn */
 };
 
 struct array_member_info {
@@ -89,7 +100,7 @@ struct array_member_info {
 /* A snapshot for status, jobs and members included. */
 struct array_info {
     char name[SB_NAME_SIZE];
-    char state[16]; /* "optimal", "degraded", "failed" */
+    char state[16]; /* "optimal", "degraded", "failed" (some volume is), "frozen" (start it again) */
     bool clean;
     uint64_t generation, free_bytes; /* free bytes of extent per member */
     unsigned members_count, jobs_count;

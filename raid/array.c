@@ -1,0 +1,462 @@
+/*
+ * Opening, closing, and telling: see raid/array.h, and raid/array_impl.h for who does what.
+ *
+ *   OPENING ------> RUNNING ------> CLOSING ------> freed
+ *      |  the first generation         ^
+ *      |  is on all members            |
+ *      +-------------------------------+
+ *         frozen meanwhile: the call ends with an error
+ *
+ * Opening writes one generation before anything is served, always: so that a torn generation of the last run cannot lag
+ * behind a second one (C2), and with it what opening found: members that are absent now (a new fork), or that the
+ * array was not stopped cleanly (synced_rows = 0 where there is redundancy).
+ *
+ * Closing is a list of conditions, looked at again whenever something ended (array_step): jobs stopped, no call, flush
+ * or generation under way; then a flush of all members, the generation that says clean, the volumes one after the
+ * other. An array that is frozen, or abandoned, goes straight to the volumes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "raid/array_impl.h"
+
+static const struct sm_state array_states[] = {
+    [ARRAY_OPENING] = {"opening", SM_TO(ARRAY_RUNNING) | SM_TO(ARRAY_CLOSING)},
+    [ARRAY_RUNNING] = {"running", SM_TO(ARRAY_CLOSING)},
+    [ARRAY_CLOSING] = {"closing", 0},
+};
+
+/* --- calls --- */
+
+static void call_run_done(struct task *task)
+{
+    struct array_call *call = container_of(task, struct array_call, task);
+    call->done(call);
+}
+
+void call_over(struct loop *loop, struct array_call *call, int error)
+{
+    call->error = error;
+    if (error == 0)
+        call->message[0] = '\0';
+    call->task = (struct task){.run = call_run_done};
+    loop_defer(loop, &call->task);
+}
+
+void array_call_over(struct array *array, struct array_call *call, int error)
+{
+    ASSERT(array->calls > 0);
+    array->calls--;
+    call_over(array->loop, call, error);
+    array_step(array);
+}
+
+const char *array_refusal(const struct array *array)
+{
+    if (array->frozen)
+        return "is frozen";
+    return sm_state(&array->state) == ARRAY_RUNNING ? NULL : "is being closed";
+}
+
+/* --- one flush of all members --- */
+
+static void flush_part_done(struct blk_req *req)
+{
+    struct array_flush_part *part = container_of(req, struct array_flush_part, req);
+    struct array_flush *flush = part->flush;
+    struct array *array = flush->array;
+    if (req->status != BLK_OK)
+        array_member_trouble(array, &array->members[part->slot], BLK_FLUSH, req->status);
+    if (--flush->pending == 0)
+        flush->done(flush);
+}
+
+void array_flush_start(struct array *array, struct array_flush *flush, void (*done)(struct array_flush *))
+{
+    ASSERT(flush->pending == 0);
+    flush->array = array;
+    flush->done = done;
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        flush->pending += member_writable(&array->members[slot]);
+    ASSERT(flush->pending > 0);
+    for (unsigned slot = 0; slot < array->description.members_count; slot++) {
+        if (!member_writable(&array->members[slot]))
+            continue;
+        struct array_flush_part *part = &flush->parts[slot];
+        part->flush = flush;
+        part->slot = slot;
+        part->req = (struct blk_req){.op = BLK_FLUSH, .done = flush_part_done};
+        blk_submit(array->members[slot].dev, &part->req);
+    }
+}
+
+static void array_look(struct task *task);
+
+/* --- open --- */
+
+/* Free what was never started, or is over. */
+static void array_free(struct array *array)
+{
+    commit_fini(array);
+    free(array);
+}
+
+static enum member_state member_state_for(const struct sb_member *member, const struct array_disk *disk)
+{
+    if (member->state == SB_FAILED)
+        return MEMBER_FAILED;
+    if (disk->dev == NULL || member->state == SB_ABSENT)
+        return MEMBER_ABSENT;
+    return member->state == SB_REBUILDING ? MEMBER_REBUILDING : MEMBER_ONLINE;
+}
+
+static int check_disk(const struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call)
+{
+    const struct sb_member *member = &array->description.members[slot];
+    const struct blk_info *info = &disk->dev->info;
+    ASSERT(disk->dev->loop == array->loop);
+    if (info->size < member->size) {
+        text_format(
+            call->message, sizeof call->message,
+            "disk %s (slot %u of array %s) has shrunk to %llu bytes, %llu too few: restore its size or leave it "
+            "out",
+            disk->identity, slot, array->description.name, (unsigned long long)info->size,
+            (unsigned long long)(member->size - info->size));
+        return -EINVAL;
+    }
+    for (unsigned i = 0; i < array->description.volumes_count; i++) {
+        const struct sb_volume *volume = &array->description.volumes[i];
+        if (info->logical_block <= volume->logical_block)
+            continue;
+        text_format(call->message, sizeof call->message,
+                    "disk %s (slot %u of array %s) has blocks of %u bytes now, volume %s of %u: leave the disk out",
+                    disk->identity, slot, array->description.name, info->logical_block, volume->name,
+                    volume->logical_block);
+        return -EINVAL;
+    }
+    if (info->read_only) {
+        text_format(call->message, sizeof call->message, "disk %s (slot %u of array %s) is read-only: leave it out",
+                    disk->identity, slot, array->description.name);
+        return -EROFS;
+    }
+    return 0;
+}
+
+/* Members as the description says, but for those that are not there: they are ABSENT from now on. */
+static int open_members(struct array *array, const struct array_disk *disks, struct array_call *call)
+{
+    struct sb_array *a = &array->description;
+    unsigned live = 0;
+    for (unsigned slot = 0; slot < a->members_count; slot++) {
+        struct sb_member *member = &a->members[slot];
+        enum member_state state = member_state_for(member, &disks[slot]);
+        bool present = state == MEMBER_ONLINE || state == MEMBER_REBUILDING;
+        int error = present ? check_disk(array, slot, &disks[slot], call) : 0;
+        if (error != 0)
+            return error;
+        if (present && disks[slot].identity[0] != '\0')
+            text_format(member->identity, sizeof member->identity, "%s", disks[slot].identity);
+        if (state == MEMBER_ABSENT && member->state != SB_ABSENT) {
+            log_warn("array %s: disk %s (slot %u) is absent: starting without it", a->name, member->identity, slot);
+            member->state = SB_ABSENT;
+            array->commit.fork_wanted = true;
+        }
+        member_init(&array->members[slot], slot, present ? disks[slot].dev : NULL, a->data_start, state);
+        array->member_table[slot] = &array->members[slot];
+        live += present;
+    }
+    if (live > 0)
+        return 0;
+    text_format(call->message, sizeof call->message, "array %s has no disk to start with", a->name);
+    return -ENODEV;
+}
+
+int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t why_len)
+{
+    const struct sb_volume *volume = &array->description.volumes[index];
+    struct array_volume *av = &array->volumes[index];
+    uint64_t extent[RAID_MEMBERS_MAX];
+    *av = (struct array_volume){0};
+    array_extents(&array->description, volume, extent);
+    const char *wrong = layout_init(&av->layout, &volume->spec, extent);
+    if (wrong == NULL && volume->size <= av->layout.rows * av->layout.row_data)
+        return 0;
+    text_format(why, why_len, "volume %s: %s", volume->name, wrong != NULL ? wrong : "its disks are too small");
+    return -EINVAL;
+}
+
+int array_open_volume(struct array *array, unsigned index, bool created, char *why, size_t why_len)
+{
+    const struct sb_volume *volume = &array->description.volumes[index];
+    struct array_volume *av = &array->volumes[index];
+    av->created = created;
+    struct volume_options options = {.name = volume->name,
+                                     .layout = &av->layout,
+                                     .first_slot = volume->spec.level == RAID_JBOD ? volume->slot : 0,
+                                     .members = array->member_table,
+                                     .start = volume->start,
+                                     .size = volume->size,
+                                     .logical_block = volume->logical_block,
+                                     .synced_rows = MIN(volume->synced_rows, av->layout.rows),
+                                     .owner = &array->owner};
+    av->volume = volume_open(array->loop, &options);
+    if (av->volume != NULL)
+        return 0;
+    text_format(why, why_len, "no memory to open volume %s", volume->name);
+    return -ENOMEM;
+}
+
+/* After a stop that was none, redundancy may be wrong wherever there is some. */
+static void open_dirty(struct array *array)
+{
+    unsigned redundant = 0;
+    for (unsigned i = 0; i < array->description.volumes_count; i++) {
+        if (!array_is_redundant(array, i))
+            continue;
+        array->description.volumes[i].synced_rows = 0;
+        redundant++;
+    }
+    log_warn("array %s was not stopped cleanly: redundancy of %u volumes is resynchronised", array->description.name,
+             redundant);
+}
+
+static int open_volumes(struct array *array, bool created, struct array_call *call)
+{
+    unsigned count = array->description.volumes_count;
+    int error = 0;
+    for (unsigned i = 0; i < count && error == 0; i++)
+        error = array_lay_out_volume(array, i, call->message, sizeof call->message);
+    if (error == 0 && !array->description.clean)
+        open_dirty(array);
+    for (unsigned i = 0; i < count && error == 0; i++)
+        error = array_open_volume(array, i, created, call->message, sizeof call->message);
+    return error;
+}
+
+/* Tear down what was opened; the call's error and message stand already. */
+static void open_failed(struct array *array)
+{
+    sm_move(&array->state, ARRAY_CLOSING);
+    array_stop_writing(array);
+    array_step(array);
+}
+
+static void open_over(struct task *task)
+{
+    struct array *array = container_of(task, struct array, open_wait.task);
+    struct array_call *call = array->call;
+    if (array->frozen) {
+        call->error = -EIO;
+        text_format(call->message, sizeof call->message,
+                    "array %s lost too many of its disks while it was started: look at cables and enclosures",
+                    array->description.name);
+        open_failed(array);
+        return;
+    }
+    if (!losses_wait(array, task))
+        return;
+    sm_move(&array->state, ARRAY_RUNNING);
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        array->volumes[i].published = true;
+    array->call = NULL;
+    call->array = array;
+    call_over(array->loop, call, 0);
+    activity_rest(array);
+    jobs_kick(array);
+}
+
+void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
+                            bool created, struct array_call *call)
+{
+    call->array = NULL;
+    struct array *array = calloc(1, sizeof *array);
+    if (array == NULL) {
+        CALL_END(loop, call, -ENOMEM, "no memory to open array %s", description->name);
+        return;
+    }
+    array->loop = loop;
+    array->description = *description;
+    if (!commit_init(array)) {
+        array_free(array);
+        CALL_END(loop, call, -ENOMEM, "no memory to open array %s", description->name);
+        return;
+    }
+    array->call = call;
+    array->owner.ops = &array_owner_ops;
+    array->step.run = array_look;
+    array->open_wait.task.run = open_over;
+    sm_init(&array->state, array_states, ARRAY_LENGTH(array_states), ARRAY_OPENING);
+    losses_init(array);
+    activity_init(array, description->clean);
+    jobs_init(array);
+    int error = open_members(array, disks, call);
+    if (error == 0)
+        error = open_volumes(array, created, call);
+    if (error == 0) {
+        array_commit(array, &array->open_wait);
+    } else {
+        call->error = error;
+        open_failed(array);
+    }
+}
+
+void array_open(struct loop *loop, const struct assembly *assembly, const struct array_disk *disks,
+                struct array_call *call)
+{
+    call->array = NULL;
+    if (!assembly->startable)
+        CALL_END(loop, call, -EAGAIN, "array %s is not started: %s", assembly->array.name, assembly->reason);
+    else
+        array_open_description(loop, &assembly->array, disks, false, call);
+}
+
+/* --- close --- */
+
+static void close_flushed(struct array_flush *flush)
+{
+    flush->array->flushed = true;
+    array_step(flush->array);
+}
+
+/* Bring everything to disk, one thing at a time. True: all of it is. */
+static bool close_save(struct array *array)
+{
+    losses_settle_now(array);
+    if (!losses_recorded(array) || array->commit.wanted || !activity_still(array))
+        return false;
+    if (!array->flushed) {
+        array_flush_start(array, &array->activity.flush, close_flushed);
+        return false;
+    }
+    if (!array->marked_clean) {
+        array->marked_clean = true;
+        array->description.clean = true;
+        for (unsigned i = 0; i < array->description.volumes_count; i++)
+            array->description.volumes[i].synced_rows = volume_synced_rows(array->volumes[i].volume);
+        array_commit(array, NULL);
+        return false;
+    }
+    return true;
+}
+
+static void close_ended(struct array *array)
+{
+    struct loop *loop = array->loop;
+    struct array_call *call = array->call;
+    if (array->frozen && call->error == 0) {
+        call->error = -EIO;
+        text_format(call->message, sizeof call->message,
+                    "array %s was frozen and is not marked clean: start it again with all its disks",
+                    array->description.name);
+    }
+    array_free(array);
+    call_over(loop, call, call->error);
+}
+
+static void volume_closed(struct task *task)
+{
+    struct array *array = container_of(task, struct array, closed);
+    array->volumes[array->next_volume].volume = NULL;
+    array->volume_closing = false;
+    array_step(array);
+}
+
+static void close_volumes(struct array *array)
+{
+    while (array->next_volume < array->description.volumes_count && array->volumes[array->next_volume].volume == NULL)
+        array->next_volume++;
+    if (array->next_volume == array->description.volumes_count) {
+        close_ended(array);
+        return;
+    }
+    array->volume_closing = true;
+    array->closed = (struct task){.run = volume_closed};
+    blk_close(volume_dev(array->volumes[array->next_volume].volume), &array->closed);
+}
+
+static void close_look(struct array *array)
+{
+    bool busy = array->calls > 0 || array->commit.writing > 0 || array->activity.flush.pending > 0 ||
+                array->losses.probe.pending > 0 || !jobs_stopped(array) || array->volume_closing;
+    if (!busy && (array->frozen || close_save(array)))
+        close_volumes(array);
+}
+
+void array_close(struct array *array, struct array_call *call)
+{
+    sm_move(&array->state, ARRAY_CLOSING);
+    array->call = call;
+    call->error = 0;
+    call->array = NULL;
+    activity_stop(array);
+    jobs_stop(array);
+    array_step(array);
+}
+
+void array_abandon(struct array *array)
+{
+    if (!array->frozen)
+        array_stop_writing(array);
+}
+
+static void array_look(struct task *task)
+{
+    struct array *array = container_of(task, struct array, step);
+    close_look(array);
+}
+
+void array_step(struct array *array)
+{
+    if (sm_state(&array->state) == ARRAY_CLOSING)
+        loop_defer_late(array->loop, &array->step);
+}
+
+/* --- telling --- */
+
+struct blkdev *array_volume(struct array *array, const char *name)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].published && strcmp(array->description.volumes[i].name, name) == 0)
+            return volume_dev(array->volumes[i].volume);
+    return NULL;
+}
+
+const struct sb_array *array_description(const struct array *array)
+{
+    return &array->description;
+}
+
+static const char *state_name(const struct array *array)
+{
+    if (array->frozen)
+        return "frozen";
+    uint64_t lost = array_lost_slots(array);
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (!array_survives(array, i, lost))
+            return "failed";
+    return lost != 0 ? "degraded" : "optimal";
+}
+
+void array_info(struct array *array, struct array_info *info)
+{
+    const struct sb_array *a = &array->description;
+    *info = (struct array_info){.clean = sm_state(&array->activity.state) == ACTIVITY_CLEAN,
+                                .generation = array->commit.committed,
+                                .free_bytes = array_free_extent(a),
+                                .members_count = a->members_count};
+    text_format(info->name, sizeof info->name, "%s", a->name);
+    text_format(info->state, sizeof info->state, "%s", state_name(array));
+    for (unsigned slot = 0; slot < a->members_count; slot++) {
+        const struct member *member = &array->members[slot];
+        struct array_member_info *out = &info->members[slot];
+        text_format(out->state, sizeof out->state, "%s", member_state_name(sm_state(&member->state)));
+        text_format(out->identity, sizeof out->identity, "%s", a->members[slot].identity);
+        out->read_errors = member->read_errors;
+        out->corrected = member->corrected;
+        out->write_errors = member->write_errors;
+        out->present = member->dev != NULL;
+    }
+    info->jobs_count = jobs_info(array, info->jobs, ARRAY_LENGTH(info->jobs));
+}

@@ -1,0 +1,151 @@
+/*
+ * The generations of the description.
+ *
+ *   somebody changes array->description, array_commit(wait)
+ *        |
+ *     wanted ----> generation + 1, a copy for every live member, label_write() side by side ----> committed
+ *                         ^                                                                  |
+ *                         +---------- wanted again meanwhile, or a label failed -------------+
+ *
+ * C1  At most one generation is being written; what is asked for meanwhile goes into one more behind it.
+ * C2  A generation begins only when the one before stands on every member that is still live. So labels on disk differ
+ *     by one generation at most, and a torn one was never acted upon.
+ * C3  While losses settle (array_members.c) no generation begins: a disk that only lost its cable for a moment finds
+ *     nothing that it missed.
+ * C4  A member whose label cannot be written is lost; that makes the next generation. Waits for this one are over all
+ *     the same, since it stands on all members that are live now.
+ * C5  After a freeze nothing begins, and all waits are over as soon as no label is in flight.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "raid/array_impl.h"
+
+/* Room for one label of the greatest length, or for short ones of all members side by side. */
+static uint32_t pages_wanted(const struct array *array)
+{
+    return SB_SLOT_BYTES / PAGE_BYTES + 1 + 4 * array->description.members_count;
+}
+
+bool commit_init(struct array *array)
+{
+    TAILQ_INIT(&array->commit.waits);
+    array->commit.parts = calloc(array->description.members_count, sizeof *array->commit.parts);
+    array->commit.pages = page_pool_create(pages_wanted(array));
+    return array->commit.parts != NULL && array->commit.pages != NULL;
+}
+
+void commit_fini(struct array *array)
+{
+    ASSERT(array->commit.writing == 0);
+    if (array->commit.pages != NULL)
+        page_pool_destroy(array->commit.pages);
+    free(array->commit.parts);
+}
+
+static void waits_end(struct array *array, uint64_t generation)
+{
+    struct commit_wait *wait, *next;
+    for (wait = TAILQ_FIRST(&array->commit.waits); wait != NULL; wait = next) {
+        next = TAILQ_NEXT(wait, link);
+        if (wait->generation > generation)
+            continue;
+        TAILQ_REMOVE(&array->commit.waits, wait, link);
+        loop_defer(array->loop, &wait->task);
+    }
+}
+
+void commit_frozen(struct array *array)
+{
+    array->commit.wanted = false;
+    if (array->commit.writing == 0)
+        waits_end(array, UINT64_MAX);
+}
+
+/* One generation stands on all live members. */
+static void commit_over(struct array *array)
+{
+    if (array->frozen) {
+        commit_frozen(array);
+    } else {
+        array->commit.committed = array->description.generation;
+        waits_end(array, array->commit.committed);
+        losses_committed(array);
+        commit_kick(array);
+    }
+    array_step(array);
+}
+
+static void label_written(struct label_op *op)
+{
+    struct commit_part *part = container_of(op, struct commit_part, op);
+    struct array *array = part->array;
+    unsigned slot = part->label.slot;
+    if (op->status != BLK_OK && online_joining(array, slot) == op->dev)
+        online_label_failed(array, op->status);
+    else if (op->status != BLK_OK && member_writable(&array->members[slot]))
+        array_member_lose(array, &array->members[slot], op->status); /* C4 */
+    if (--array->commit.writing == 0)
+        commit_over(array);
+}
+
+/* The oldest line of history makes room. */
+static void fork_begin(struct array *array)
+{
+    struct sb_array *a = &array->description;
+    if (a->forks_count == SB_FORKS_MAX) {
+        memmove(&a->forks[0], &a->forks[1], (SB_FORKS_MAX - 1) * sizeof a->forks[0]);
+        a->forks_count--;
+    }
+    a->forks[a->forks_count++] = (struct sb_fork){.id = uuid_generate(array->loop), .generation = a->generation};
+    array->commit.fork_wanted = false;
+}
+
+static void label_start(struct array *array, unsigned slot, struct blkdev *dev)
+{
+    struct commit_part *part = &array->commit.parts[slot];
+    part->array = array;
+    part->label = (struct sb_label){array->description, array->description.members[slot].uuid, slot};
+    part->op = (struct label_op){.dev = dev,
+                                 .label = &part->label,
+                                 .done = label_written,
+                                 .fresh = online_joining(array, slot) == dev,
+                                 .pool = array->commit.pages};
+    array->commit.writing++;
+    label_write(&part->op);
+}
+
+void commit_kick(struct array *array)
+{
+    struct array_commit *commit = &array->commit;
+    bool settling = array->losses.pending != 0; /* C3 */
+    if (!commit->wanted || commit->writing > 0 || settling || array->frozen)
+        return;
+    commit->wanted = false;
+    array->description.generation++;
+    array->description.updated_s = loop_wall_clock_s(array->loop);
+    if (commit->fork_wanted)
+        fork_begin(array);
+    for (unsigned slot = 0; slot < array->description.members_count; slot++) {
+        struct blkdev *joining = online_joining(array, slot);
+        if (joining != NULL)
+            label_start(array, slot, joining);
+        else if (member_writable(&array->members[slot]))
+            label_start(array, slot, array->members[slot].dev);
+    }
+    ASSERT(commit->writing > 0); /* an array without a live member is frozen */
+}
+
+void array_commit(struct array *array, struct commit_wait *wait)
+{
+    array->commit.wanted = true;
+    if (wait != NULL) {
+        wait->generation = array->description.generation + 1;
+        TAILQ_INSERT_TAIL(&array->commit.waits, wait, link);
+    }
+    if (array->frozen)
+        commit_frozen(array);
+    else
+        commit_kick(array);
+}

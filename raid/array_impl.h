@@ -1,0 +1,251 @@
+/*
+ * The inside of an array, shared by the files that make it: for them only.
+ *
+ *   array.c           open, close, abandon, what it tells
+ *   array_create.c    a spec to a description; writing it; adding a volume
+ *   array_commit.c    the description's generations on the members
+ *   array_activity.c  dirty before the first write, clean when quiet
+ *   array_members.c   losses, the burst rule, taking a member out
+ *   array_online.c    bringing a member back
+ *   jobs.c            init, resync, rebuild
+ *
+ * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
+ * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
+ * commit.committed is the last one that stands on every live member.
+ *
+ * A frozen array writes nothing any more, whatever was asked: all waits are over, all volumes answer BLK_GONE, and only
+ * array_close() or array_abandon() is left.
+ */
+#ifndef RAID_ARRAY_IMPL_H
+#define RAID_ARRAY_IMPL_H
+
+#include "core/check.h"
+#include "core/sm.h"
+#include "raid/array.h"
+#include "raid/label.h"
+#include "raid/volume.h"
+
+/* One flush of every live member. A member that fails it is lost; the flush is over all the same. */
+struct array_flush {
+    struct array *array;
+    void (*done)(struct array_flush *);
+    unsigned pending; /* 0: free to be used */
+    struct array_flush_part {
+        struct blk_req req;
+        struct array_flush *flush;
+        unsigned slot;
+    } parts[RAID_MEMBERS_MAX];
+};
+
+/* Somebody who waits until a generation is on all live members, or the array is frozen. */
+struct commit_wait {
+    TAILQ_ENTRY(commit_wait) link;
+    uint64_t generation;
+    struct task task; /* deferred then */
+};
+
+struct commit_part {
+    struct label_op op;
+    struct sb_label label;
+    struct array *array;
+};
+
+struct array_commit {
+    bool wanted;      /* the description holds something that the last generation does not */
+    bool fork_wanted; /* the next generation begins a new fork */
+    unsigned writing; /* labels in flight */
+    uint64_t committed;
+    TAILQ_HEAD(, commit_wait) waits;
+    struct commit_part *parts; /* one a slot */
+    struct page_pool *pages;   /* for labels only: writes that hold all other pages may be waiting for them */
+};
+
+enum activity_state { ACTIVITY_CLEAN, ACTIVITY_DIRTYING, ACTIVITY_DIRTY, ACTIVITY_FLUSHING, ACTIVITY_CLEANING };
+
+struct array_activity {
+    struct sm state;          /* enum activity_state */
+    unsigned changes;         /* granted and not over */
+    struct task_list waiting; /* want to be granted */
+    struct timer quiet;
+    struct commit_wait wait;
+    struct array_flush flush;
+};
+
+struct array_losses {
+    uint64_t pending; /* slots that failed and are not in the description yet */
+    uint64_t lost_ns[RAID_MEMBERS_MAX];
+    uint64_t vanished; /* slots that were lost without an answer, at lost_ns */
+    struct timer settle;
+    struct array_flush probe;
+    uint64_t generation;      /* when this is committed, all losses but the pending ones are on disk */
+    struct task_list waiting; /* want to know it */
+};
+
+enum { JOB_WINDOW_MAX = 32 };
+
+struct job_row {
+    struct row_job work;
+    struct array *array;
+    uint64_t started_ns;
+    bool over; /* done, but not below low_row yet */
+};
+
+enum job_state { JOBS_IDLE, JOBS_RUNNING, JOBS_DRAINING, JOBS_SAVING };
+
+struct array_jobs {
+    struct sm state; /* enum job_state */
+    bool stopping;
+    enum row_work work; /* of the job that runs */
+    unsigned volume;
+    uint64_t low_row, next_row, end_row; /* done below low; issued below next */
+    unsigned in_flight, window;
+    struct job_row rows[JOB_WINDOW_MAX]; /* by row % JOB_WINDOW_MAX */
+    uint64_t bad_rows, changed_rows;
+    uint64_t started_ns, saved_ns;
+    uint64_t mark_ns[2], mark_row[2]; /* for the speed: the older one is 5 to 10 s old */
+    /* Manners. */
+    uint64_t row_ns;                         /* how long the last row took */
+    uint64_t foreground_seen, busy_until_ns; /* the volumes' requests at the last look, and when they count as idle */
+    struct timer pause;
+    bool paused; /* since the last row */
+    /* A rebuild pass: these members, volume after volume. */
+    uint64_t pass_slots, pass_volumes;
+    bool pass_incomplete;
+    /* What cannot go on until a member's state changes. */
+    bool rebuild_blocked;
+    uint64_t blocked_volumes;
+    /* A checkpoint: flush, then commit. */
+    struct array_flush flush;
+    struct commit_wait wait;
+    bool save_busy, save_pass; /* save_pass: of a rebuild pass' members, not of a volume's position */
+    uint64_t saved_row;
+};
+
+struct array_volume {
+    struct layout layout;
+    struct volume *volume;
+    bool published; /* on disk: array_volume() finds it */
+    bool created;   /* in this life of the array: what syncs it is an "init" */
+};
+
+enum array_state { ARRAY_OPENING, ARRAY_RUNNING, ARRAY_CLOSING };
+
+struct array {
+    struct loop *loop;
+    struct sm state; /* enum array_state */
+    bool frozen;
+    struct sb_array description;
+    struct member members[RAID_MEMBERS_MAX], *member_table[RAID_MEMBERS_MAX];
+    struct array_volume volumes[SB_VOLUMES_MAX]; /* as description.volumes */
+    struct volume_owner owner;
+    struct task members_changed;
+    struct array_commit commit;
+    struct array_activity activity;
+    struct array_losses losses;
+    struct array_jobs jobs;
+    struct array_online *online; /* the disk that is being brought in, or NULL */
+    struct array_call *call;     /* of open or close */
+    unsigned calls;              /* of others, not over */
+    struct task step;
+    struct commit_wait open_wait;
+    /* Closing. */
+    bool flushed, marked_clean, volume_closing;
+    unsigned next_volume; /* to be closed */
+    struct task closed;
+};
+
+/* --- array.c --- */
+/* Ends a call, whose message stands already: `done` runs from the ready list. */
+void call_over(struct loop *loop, struct array_call *call, int error);
+/* The same for a call counted in array->calls. */
+void array_call_over(struct array *array, struct array_call *call, int error);
+
+/* With an error, -errno, and a sentence. */
+#define CALL_END(loop, call, error, ...)                                                                               \
+    (text_format((call)->message, sizeof(call)->message, __VA_ARGS__), call_over(loop, call, error))
+#define ARRAY_CALL_END(array, call, error, ...)                                                                        \
+    (text_format((call)->message, sizeof(call)->message, __VA_ARGS__), array_call_over(array, call, error))
+
+/* Something is over that opening or closing may wait for: look again at the end of the turn. */
+void array_step(struct array *array);
+void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
+                            bool created, struct array_call *call);
+/* Layout, then blkdev, of volume `index`, from the description. 0 or -errno with `why`. */
+int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t why_len);
+int array_open_volume(struct array *array, unsigned index, bool created, char *why, size_t why_len);
+/* Why the array takes no call now, or NULL. */
+const char *array_refusal(const struct array *array);
+void array_flush_start(struct array *array, struct array_flush *flush, void (*done)(struct array_flush *));
+
+/* --- array_create.c --- */
+uint64_t array_extents(const struct sb_array *a, const struct sb_volume *volume, uint64_t *extent);
+uint64_t array_free_extent(const struct sb_array *a);
+/* Bytes that a disk must have to take `slot`. */
+uint64_t array_slot_bytes(const struct sb_array *a, unsigned slot);
+
+/* --- array_commit.c --- */
+/* False: no memory. commit_fini() when nothing is in flight. */
+bool commit_init(struct array *array);
+void commit_fini(struct array *array);
+/* Bring the description to disk; `wait` (may be NULL) is over when that is done. wait->task.run is set by the caller.
+ */
+void array_commit(struct array *array, struct commit_wait *wait);
+/* Start what is wanted, if nothing stands against it. */
+void commit_kick(struct array *array);
+void commit_frozen(struct array *array);
+
+/* --- array_activity.c --- */
+void activity_init(struct array *array, bool clean);
+bool activity_begin(struct array *array, struct task *task);
+void activity_end(struct array *array);
+/* Dirty with nothing to do: be clean after a while. */
+void activity_rest(struct array *array);
+/* No commit or flush of its own is under way. */
+bool activity_still(const struct array *array);
+void activity_stop(struct array *array);
+void activity_frozen(struct array *array);
+
+/* --- array_members.c --- */
+void losses_init(struct array *array);
+extern const struct volume_owner_ops array_owner_ops;
+/* A member answered with an error: count it, and lose the member if it is too much. */
+void array_member_trouble(struct array *array, struct member *member, enum blk_op op, enum blk_status status);
+/* A member's label could not be written: it is lost whatever is left without it. */
+void array_member_lose(struct array *array, struct member *member, enum blk_status status);
+bool losses_recorded(const struct array *array);
+/* As volume_owner_ops.loss_recorded. */
+bool losses_wait(struct array *array, struct task *task);
+void losses_committed(struct array *array);
+void losses_settle_now(struct array *array);
+void array_members_changed(struct array *array);
+/* Freeze, without a word: nothing is written to any member from now on. */
+void array_stop_writing(struct array *array);
+bool array_survives(const struct array *array, unsigned volume, uint64_t lost);
+uint64_t array_lost_slots(const struct array *array);
+const char *array_disk_name(const struct array *array, unsigned slot);
+
+/* --- array_online.c --- */
+/* The label of the disk that joins could not be written. */
+void online_label_failed(struct array *array, enum blk_status status);
+/* The disk that joins at `slot`, or NULL. */
+struct blkdev *online_joining(const struct array *array, unsigned slot);
+
+/* --- jobs.c --- */
+void jobs_init(struct array *array);
+void jobs_kick(struct array *array);
+void jobs_members_changed(struct array *array);
+void jobs_stop(struct array *array);
+bool jobs_stopped(const struct array *array);
+unsigned jobs_info(const struct array *array, struct array_job_info *info, unsigned max);
+
+static inline uint64_t slot_bit(unsigned slot)
+{
+    return 1ull << slot;
+}
+
+static inline bool array_is_redundant(const struct array *array, unsigned volume)
+{
+    return array->volumes[volume].layout.redundancy > 0;
+}
+
+#endif

@@ -1,0 +1,285 @@
+/*
+ * Bringing a disk into a slot that has none: the one that was lost, or a blank one.
+ *
+ *   1. Wait until the slot's loss is on disk.
+ *   2. Look at the disk: large enough, blocks of the same size, not a member elsewhere; read its label.
+ *   3. Write the description that says REBUILDING, with a new member identity, to all live members and to the disk
+ *      itself. If the disk does not take it, take it back.
+ *   4. In memory: REBUILDING. From here on it takes every write, and the jobs fill it (jobs.c), which ends in ONLINE.
+ *
+ * Whatever stands on the disk counts as stale, however it got there, with one exception: volumes without redundancy
+ * cannot be rebuilt. Nothing can have changed in them while the disk was away, for a write needs it; so the disk that
+ * was there before may come back, and no other. It is that disk if its label carries the slot's member identity and
+ * its history is part of ours: had it run apart in between, it would carry a fork that we do not know.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/log.h"
+#include "raid/array_impl.h"
+
+struct array_online {
+    struct array *array;
+    struct array_call *call;
+    unsigned slot;
+    struct array_disk disk;
+    struct sb_member before; /* to go back to */
+    bool joining;            /* its label is part of the generations */
+    enum blk_status joined;
+    struct sb_label label;
+    struct label_op op;
+    struct commit_wait wait;
+    struct task task;
+};
+
+static const char *disk_text(const struct array_online *online)
+{
+    return online->disk.identity[0] != '\0' ? online->disk.identity : online->disk.dev->name;
+}
+
+/* The call's message stands already. */
+static void online_end(struct array_online *online, int error)
+{
+    online->array->online = NULL;
+    array_call_over(online->array, online->call, error);
+    free(online);
+}
+
+#define ONLINE_END(online, error, ...)                                                                                 \
+    (text_format((online)->call->message, sizeof(online)->call->message, __VA_ARGS__), online_end(online, error))
+
+struct blkdev *online_joining(const struct array *array, unsigned slot)
+{
+    const struct array_online *online = array->online;
+    return online != NULL && online->joining && online->slot == slot ? online->disk.dev : NULL;
+}
+
+void online_label_failed(struct array *array, enum blk_status status)
+{
+    array->online->joined = status;
+}
+
+/* --- 2: is it fit? --- */
+
+static bool refuse_size(struct array_online *online)
+{
+    struct array *array = online->array;
+    uint64_t need = array_slot_bytes(&array->description, online->slot), size = online->disk.dev->info.size;
+    if (size >= need)
+        return false;
+    ONLINE_END(online, -ENOSPC,
+               "disk %s has %llu bytes, %llu too few: slot %u of array %s needs at least %llu, take a larger disk",
+               disk_text(online), (unsigned long long)size, (unsigned long long)(need - size), online->slot,
+               array->description.name, (unsigned long long)need);
+    return true;
+}
+
+static bool refuse_others(struct array_online *online)
+{
+    struct array *array = online->array;
+    const struct blkdev *dev = online->disk.dev;
+    if (dev->info.read_only) {
+        ONLINE_END(online, -EROFS, "disk %s is read-only: it cannot be a member", disk_text(online));
+        return true;
+    }
+    if (!superblock_text_ok(online->disk.identity, sizeof online->disk.identity)) {
+        ONLINE_END(online, -EINVAL, "disk %s has a serial number or path that is not printable text", dev->name);
+        return true;
+    }
+    for (unsigned i = 0; i < array->description.members_count; i++) {
+        const struct member *other = &array->members[i];
+        if (i == online->slot || other->dev == NULL)
+            continue;
+        if (other->dev == dev) {
+            ONLINE_END(online, -EBUSY, "disk %s is in slot %u of array %s already", disk_text(online), i,
+                       array->description.name);
+            return true;
+        }
+        if (other->dev->info.logical_block == dev->info.logical_block)
+            continue;
+        ONLINE_END(online, -EINVAL, "disk %s has blocks of %u bytes and array %s of %u: take a disk with the same",
+                   disk_text(online), dev->info.logical_block, array->description.name, other->dev->info.logical_block);
+        return true;
+    }
+    return false;
+}
+
+/* Some volume that needs the very disk that was in the slot, or NULL. */
+static const char *volume_without_redundancy(const struct array *array, unsigned slot)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (!array_survives(array, i, slot_bit(slot)))
+            return array->description.volumes[i].name;
+    return NULL;
+}
+
+static bool label_is_of_slot(const struct array_online *online)
+{
+    const struct sb_array *ours = &online->array->description, *theirs = &online->label.array;
+    if (!uuid_equal(&ours->uuid, &theirs->uuid) || theirs->forks_count == 0 ||
+        !uuid_equal(&ours->members[online->slot].uuid, &online->label.member))
+        return false;
+    const struct uuid *last = &theirs->forks[theirs->forks_count - 1].id;
+    uint64_t until = UINT64_MAX; /* the generation of the fork behind */
+    for (unsigned i = ours->forks_count; i-- > 0;) {
+        if (ours->forks[i].settled)
+            continue;
+        if (uuid_equal(&ours->forks[i].id, last))
+            return theirs->generation < until;
+        until = ours->forks[i].generation;
+    }
+    return false;
+}
+
+static bool refuse_label(struct array_online *online)
+{
+    struct array *array = online->array;
+    const struct label_op *op = &online->op;
+    if (op->status != BLK_OK) {
+        ONLINE_END(online, -EIO, "disk %s cannot be read (%s): take another one", disk_text(online),
+                   blk_status_name(op->status));
+        return true;
+    }
+    if (op->verdict == SB_UNSUPPORTED) {
+        ONLINE_END(online, -EBUSY, "disk %s: %s; erase it first if it is to be used here", disk_text(online), op->why);
+        return true;
+    }
+    if (op->verdict == SB_VALID && !uuid_equal(&online->label.array.uuid, &array->description.uuid)) {
+        ONLINE_END(online, -EBUSY, "disk %s belongs to array %s: erase it first if it is to be used here",
+                   disk_text(online), online->label.array.name);
+        return true;
+    }
+    const char *volume = volume_without_redundancy(array, online->slot);
+    if (volume != NULL && !(op->verdict == SB_VALID && label_is_of_slot(online))) {
+        ONLINE_END(
+            online, -EINVAL,
+            "volume %s has no redundancy and part of it lies on the disk that was in slot %u (%s), which disk %s "
+            "is not: bring that one back",
+            volume, online->slot, array_disk_name(array, online->slot), disk_text(online));
+        return true;
+    }
+    return false;
+}
+
+/* --- 3 and 4: join --- */
+
+static void online_taken_back(struct task *task)
+{
+    struct array_online *online = container_of(task, struct array_online, wait.task);
+    ONLINE_END(online, -EIO, "disk %s could not be written (%s): take another one", disk_text(online),
+               blk_status_name(online->joined));
+}
+
+static void online_take_back(struct array_online *online)
+{
+    struct array *array = online->array;
+    array->description.members[online->slot] = online->before;
+    online->joining = false;
+    online->wait.task.run = online_taken_back;
+    array_commit(array, &online->wait);
+}
+
+static void online_committed(struct task *task)
+{
+    struct array_online *online = container_of(task, struct array_online, wait.task);
+    struct array *array = online->array;
+    if (array->frozen) {
+        ONLINE_END(online, -EIO, "array %s froze before disk %s was part of it", array->description.name,
+                   disk_text(online));
+        return;
+    }
+    if (online->joined != BLK_OK) {
+        online_take_back(online);
+        return;
+    }
+    member_init(&array->members[online->slot], online->slot, online->disk.dev, array->description.data_start,
+                MEMBER_REBUILDING);
+    array->losses.vanished &= ~slot_bit(online->slot);
+    log_notice("array %s: disk %s is in slot %u and is being rebuilt", array->description.name, disk_text(online),
+               online->slot);
+    array_members_changed(array);
+    online_end(online, 0);
+}
+
+static void online_label_read(struct label_op *op)
+{
+    struct array_online *online = container_of(op, struct array_online, op);
+    struct array *array = online->array;
+    if (refuse_label(online))
+        return;
+    struct sb_member *member = &array->description.members[online->slot];
+    bool span_of_own_size = array_slot_bytes(&array->description, online->slot) == member->size;
+    online->before = *member;
+    member->uuid = uuid_generate(array->loop);
+    member->state = SB_REBUILDING;
+    if (!span_of_own_size)
+        member->size = round_down(online->disk.dev->info.size, MIB);
+    text_format(member->identity, sizeof member->identity, "%s", online->disk.identity);
+    online->joining = true;
+    online->wait.task.run = online_committed;
+    array_commit(array, &online->wait);
+}
+
+static void online_look(struct task *task)
+{
+    struct array_online *online = container_of(task, struct array_online, task);
+    struct array *array = online->array;
+    const struct blkdev *old = array->members[online->slot].dev;
+    if (array->frozen) {
+        ONLINE_END(online, -EIO, "array %s froze: start it again with all its disks", array->description.name);
+        return;
+    }
+    if (old != NULL && old->in_flight > 0) {
+        ONLINE_END(online, -EBUSY, "the failed disk of slot %u has not answered all requests yet: try again later",
+                   online->slot);
+        return;
+    }
+    if (refuse_size(online) || refuse_others(online))
+        return;
+    online->op = (struct label_op){.dev = online->disk.dev, .label = &online->label, .done = online_label_read};
+    label_read(&online->op);
+}
+
+/* --- the call --- */
+
+static bool online_refused(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call)
+{
+    const char *refusal = array_refusal(array);
+    if (refusal == NULL && array->online != NULL)
+        refusal = "is taking in another disk";
+    if (refusal != NULL) {
+        ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: disk %s was not taken in", array->description.name, refusal,
+                       disk->identity);
+        return true;
+    }
+    if (slot >= array->description.members_count) {
+        ARRAY_CALL_END(array, call, -EINVAL, "array %s has no slot %u: its slots are 0 to %u", array->description.name,
+                       slot, array->description.members_count - 1);
+        return true;
+    }
+    if (member_writable(&array->members[slot])) {
+        ARRAY_CALL_END(array, call, -EBUSY, "slot %u of array %s is in use: disk %s is %s there", slot,
+                       array->description.name, array_disk_name(array, slot),
+                       member_state_name(sm_state(&array->members[slot].state)));
+        return true;
+    }
+    return false;
+}
+
+void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call)
+{
+    ASSERT(disk->dev != NULL && disk->dev->loop == array->loop);
+    array->calls++;
+    if (online_refused(array, slot, disk, call))
+        return;
+    struct array_online *online = calloc(1, sizeof *online);
+    if (online == NULL) {
+        ARRAY_CALL_END(array, call, -ENOMEM, "no memory to take disk %s in", disk->identity);
+        return;
+    }
+    *online = (struct array_online){.array = array, .call = call, .slot = slot, .disk = *disk};
+    online->task.run = online_look;
+    array->online = online;
+    if (losses_wait(array, &online->task))
+        loop_defer(array->loop, &online->task);
+}
