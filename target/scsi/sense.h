@@ -33,7 +33,6 @@ enum { SENSE_FIXED_BYTES = 18, SENSE_DESCRIPTOR_BYTES = 20 };
     static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0}
 SENSE_OF(sense_none, SENSE_NONE, 0x00, 0x00);
 SENSE_OF(sense_failed, SENSE_NOT_READY, 0x04, 0x03); /* manual intervention required */
-SENSE_OF(sense_information_unit, SENSE_ILLEGAL_REQUEST, 0x0e, 0x03);
 SENSE_OF(sense_list_length, SENSE_ILLEGAL_REQUEST, 0x1a, 0x00);
 SENSE_OF(sense_opcode, SENSE_ILLEGAL_REQUEST, 0x20, 0x00);
 SENSE_OF(sense_out_of_range, SENSE_ILLEGAL_REQUEST, 0x21, 0x00);

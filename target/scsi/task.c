@@ -105,7 +105,7 @@ bool scsi_task_parse(struct scsi_task *task)
     if (!write_allowed(task))
         return false;
     if ((task->command->flags & COMMAND_EXACT) && task->transport_len != task->data_len)
-        return scsi_task_refuse(task, &sense_information_unit);
+        return scsi_task_refuse(task, &sense_cdb_field);
     task->direction = task->data_len > 0 ? task->command->direction : SCSI_DATA_NONE;
     return true;
 }
@@ -150,7 +150,7 @@ void scsi_task_run(struct scsi_task *task)
     if (task->lu != NULL && !scsi_order_enter(task))
         return;
     if ((task->command->flags & COMMAND_EXACT) && task->received_len != task->data_len)
-        scsi_task_fail(task, &sense_information_unit);
+        scsi_task_fail(task, &sense_cdb_field);
     else
         task->command->run(task);
 }

@@ -12,7 +12,7 @@ enum { INQUIRY_BYTES = 96, VPD_BYTES_MAX = 1024 };
 
 /* MAXIMUM WRITE SAME LENGTH and the sum of an UNMAP, in bytes; descriptors of an UNMAP; blocks of a COMPARE AND WRITE.
  */
-#define SCSI_WRITE_SAME_MAX (256 * MIB)
+#define SCSI_WRITE_SAME_MAX (16 * MIB)
 #define SCSI_UNMAP_MAX      (512 * MIB)
 enum { SCSI_UNMAP_DESCRIPTORS_MAX = 256, SCSI_COMPARE_BLOCKS_MAX = 255 };
 

@@ -174,7 +174,7 @@ Test(scsi_inquiry, block_limits)
     cr_expect_eq(get_be32(reply->data + 24), 256);
     cr_expect_eq(get_be32(reply->data + 28), 8);
     cr_expect_eq(get_be32(reply->data + 32), 0x80000000u);
-    cr_expect_eq(get_be64(reply->data + 36), 524288, "WRITE SAME: 256 MiB");
+    cr_expect_eq(get_be64(reply->data + 36), 32768, "WRITE SAME: 16 MiB");
     for (unsigned i = 44; i < 64; i++)
         cr_expect_eq(reply->data[i], 0);
     rig_destroy(rig);

@@ -89,11 +89,11 @@ Test(scsi_provision, write_same_refusals)
     EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 512, 0x93, ANCHOR, [13] = 1);     /* ANC_SUP is 0 */
     EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 512, 0x93, 0x20, [13] = 1);       /* WRPROTECT */
     EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 512, 0x41, NDOB, [8] = 1);        /* only in (16) */
-    EXPECT_OUTCOME(rig, rig->a, "5/0E/03", data, 256, 0x41, UNMAP_FLAG, [8] = 1);  /* less than a block */
-    EXPECT_OUTCOME(rig, rig->a, "5/0E/03", data, 1024, 0x41, UNMAP_FLAG, [8] = 1); /* more */
-    EXPECT_OUTCOME(rig, rig->a, "5/0E/03", data, 512, 0x93, NDOB, [13] = 1);       /* data in spite of NDOB */
+    EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 256, 0x41, UNMAP_FLAG, [8] = 1);  /* less than a block */
+    EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 1024, 0x41, UNMAP_FLAG, [8] = 1); /* more */
+    EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 512, 0x93, NDOB, [13] = 1);       /* data in spite of NDOB */
     rig->disk->dev.info.size = 1 * GIB;                                            /* only looked at by the checks */
-    cr_expect_str_eq(rig_outcome(rig_do(rig, rig->a, same16(0, 0, 524289), data, 512)), "5/24/00", "B0 says 524288");
+    cr_expect_str_eq(rig_outcome(rig_do(rig, rig->a, same16(0, 0, 32769), data, 512)), "5/24/00", "B0 says 32768");
     rig->disk->dev.info.size = RIG_DISK_BYTES;
     rig->disk->dev.info.discards = false;
     EXPECT_OUTCOME(rig, rig->a, "5/24/00", data, 512, 0x93, UNMAP_FLAG, [13] = 1); /* LBPWS is 0 */
