@@ -137,6 +137,7 @@ static void member_create(struct bench *b, unsigned slot)
     text_format(name, sizeof name, "m%u", slot);
     b->disks[slot] = memdisk_create(&b->t->loop, name, size, b->options.logical_block);
     b->disks[slot]->latency_ns = b->options.instant ? 0 : 20000;
+    b->disks[slot]->dev.info.max_request = b->options.member_max_request;
     b->faults[slot] = fault_create(&b->t->loop, &b->disks[slot]->dev);
     bool absent = b->options.absent >> slot & 1;
     member_init(&b->members[slot], slot, absent ? NULL : b->faults[slot], DATA_START,

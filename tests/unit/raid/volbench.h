@@ -21,6 +21,7 @@ struct bench_options {
     unsigned runs_max, rows_max;
     uint64_t scratch_bytes;
     uint64_t absent; /* members that are not there from the start */
+    uint64_t member_max_request;
     bool unsynced;
     bool instant; /* disks answer in the same turn */
 };
