@@ -68,7 +68,7 @@ static void owner_member_error(struct volume_owner *owner, struct member *member
     struct bench *b = bench_of(owner);
     (void)off;
     b->errors++;
-    if (member_error(member, op, status, b->t->loop.now_ns) == MEMBER_FAIL && member_writable(member))
+    if (member_error(member, op, status, b->t->loop.now_ns) == MEMBER_FAIL && !b->forgiving)
         bench_fail(b, member->slot);
 }
 
@@ -145,6 +145,25 @@ static void member_create(struct bench *b, unsigned slot)
     b->table[slot] = &b->members[slot];
 }
 
+void bench_reopen(struct bench *b)
+{
+    uint64_t size = b->layout.rows * b->layout.row_data;
+    struct volume_options v = {.name = "vol",
+                               .layout = &b->layout,
+                               .members = b->table,
+                               .start = VOLUME_START,
+                               .size = size,
+                               .logical_block = b->options.logical_block,
+                               .synced_rows = b->options.unsynced ? 0 : b->layout.rows,
+                               .owner = &b->owner,
+                               .runs_max = b->options.runs_max,
+                               .rows_max = b->options.rows_max,
+                               .scratch_bytes = b->options.scratch_bytes};
+    b->volume = volume_open(&b->t->loop, &v);
+    ASSERT(b->volume != NULL);
+    b->dev = volume_dev(b->volume);
+}
+
 struct bench *bench_open(const struct bench_options *options, uint64_t seed)
 {
     struct bench *b = calloc(1, sizeof *b);
@@ -168,22 +187,9 @@ struct bench *bench_open(const struct bench_options *options, uint64_t seed)
     }
     const char *wrong = layout_init(&b->layout, &b->options.layout, extents);
     cr_assert_null(wrong, "%s", wrong);
-    uint64_t size = b->layout.rows * b->layout.row_data;
-    struct volume_options v = {.name = "vol",
-                               .layout = &b->layout,
-                               .members = b->table,
-                               .start = VOLUME_START,
-                               .size = size,
-                               .logical_block = b->options.logical_block,
-                               .synced_rows = b->options.unsynced ? 0 : b->layout.rows,
-                               .owner = &b->owner,
-                               .runs_max = b->options.runs_max,
-                               .rows_max = b->options.rows_max,
-                               .scratch_bytes = b->options.scratch_bytes};
-    b->volume = volume_open(&b->t->loop, &v);
-    b->dev = volume_dev(b->volume);
-    b->model = calloc(1, size);
-    ASSERT(b->volume != NULL && b->model != NULL);
+    b->model = calloc(b->layout.rows, b->layout.row_data);
+    ASSERT(b->model != NULL);
+    bench_reopen(b);
     return b;
 }
 
@@ -237,9 +243,10 @@ struct shot {
 static void shot_done(struct blk_req *req)
 {
     struct shot *s = container_of(req, struct shot, req);
-    cr_expect_eq(req->status, BLK_OK, "%s of %llu bytes at %llu: %s", blk_op_name(req->op),
-                 (unsigned long long)req->len, (unsigned long long)req->off, blk_status_name(req->status));
-    if (req->op == BLK_READ && req->status == BLK_OK) {
+    bool excused = s->b->options.may_fail && req->status == BLK_GONE;
+    cr_expect(req->status == BLK_OK || excused, "%s of %llu bytes at %llu: %s", blk_op_name(req->op),
+              (unsigned long long)req->len, (unsigned long long)req->off, blk_status_name(req->status));
+    if (req->op == BLK_READ && req->status == BLK_OK && !s->b->options.may_fail) {
         uint8_t *buffer = malloc(req->len);
         pages_copy_out(buffer, s->pages, req->off % PAGE_BYTES, req->len);
         cr_expect(memcmp(buffer, s->b->model + req->off, req->len) == 0, "read of %llu bytes at %llu",

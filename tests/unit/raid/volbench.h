@@ -23,7 +23,8 @@ struct bench_options {
     uint64_t absent; /* members that are not there from the start */
     uint64_t member_max_request;
     bool unsynced;
-    bool instant; /* disks answer in the same turn */
+    bool instant;  /* disks answer in the same turn */
+    bool may_fail; /* requests of a storm may be answered BLK_GONE */
 };
 
 struct bench {
@@ -40,6 +41,7 @@ struct bench {
 
     struct volume_owner owner;
     bool dirty, loss_pending, never_dirty; /* never_dirty: change_begin() is never granted */
+    bool forgiving;                        /* no error fails a member */
     int changes;                           /* granted and not ended */
     unsigned errors, corrected, losses;
     struct task_list change_waiters, loss_waiters;
@@ -47,6 +49,8 @@ struct bench {
 };
 
 struct bench *bench_open(const struct bench_options *options, uint64_t seed);
+/* After the test closed b->dev itself. */
+void bench_reopen(struct bench *b);
 /* Closes the volume and the disks; everything must be back in its pool. */
 void bench_close(struct bench *b);
 
