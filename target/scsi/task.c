@@ -112,6 +112,15 @@ bool scsi_task_parse(struct scsi_task *task)
 
 /* --- run --- */
 
+void scsi_task_continue(struct scsi_task *task)
+{
+    ASSERT(task->running && task->waiting_on == NULL);
+    if ((task->command->flags & COMMAND_EXACT) && task->received_len != task->data_len)
+        scsi_task_fail(task, &sense_cdb_field); /* less came than EDTL promised */
+    else
+        task->command->run(task);
+}
+
 static void task_finish(struct task *finish)
 {
     struct scsi_task *task = container_of(finish, struct scsi_task, finish);
@@ -147,18 +156,8 @@ void scsi_task_run(struct scsi_task *task)
     ASSERT(task->command != NULL && !task->running && task->status == SCSI_GOOD);
     task->running = true;
     task->nexus->task_count++;
-    if (task->lu != NULL && !scsi_order_enter(task))
-        return;
-    if ((task->command->flags & COMMAND_EXACT) && task->received_len != task->data_len)
-        scsi_task_fail(task, &sense_cdb_field);
-    else
-        task->command->run(task);
-}
-
-void scsi_task_continue(struct scsi_task *task)
-{
-    ASSERT(task->running && task->waiting_on == NULL);
-    task->command->run(task);
+    if (task->lu == NULL || scsi_order_enter(task))
+        scsi_task_continue(task);
 }
 
 void scsi_task_abort(struct scsi_task *task)

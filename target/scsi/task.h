@@ -25,7 +25,7 @@ void scsi_task_fail(struct scsi_task *task, const struct scsi_sense *sense);
 void scsi_task_reply(struct scsi_task *task, const void *bytes, uint32_t len);
 /* The parameter list that was received, at most `max` bytes of it; returns how many. */
 uint32_t scsi_task_list(const struct scsi_task *task, uint8_t *out, uint32_t max);
-/* Run the command of a task that waited. */
+/* Run the command of a task: to start it, or after it waited. */
 void scsi_task_continue(struct scsi_task *task);
 
 #endif

@@ -1,5 +1,6 @@
 /* VERIFY, WRITE AND VERIFY, COMPARE AND WRITE: they compare. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 #include "core/bytes.h"
 #include "core/check.h"
@@ -157,6 +158,30 @@ Test(scsi_verify, compare_and_write_refuses_wrong_amounts_of_data)
     cr_expect_str_eq(rig_outcome(rig_do(rig, rig->a, compare_cdb(UINT64_MAX, 1), data, 1024)), "5/21/00");
     cr_expect_eq(rig->requests, 0);
     rig_destroy(rig);
+}
+
+Test(scsi_verify, compare_and_write_with_less_than_the_promised_data_fails_also_after_a_wait)
+{
+    for (unsigned wait = 0; wait < 2; wait++) {
+        struct rig *rig = rig_create(&(struct rig_options){.latency_ns = 1000});
+        memset(data, 0, 1024);
+        struct rig_task *first = rig_start(rig, rig->b, compare_cdb(wait ? 0 : 8, 1), data, 1024);
+        struct rig_task *task = calloc(1, sizeof *task);
+        task->task = (struct scsi_task){.nexus = rig->a, .transport_len = 1024, .pages = task->pages};
+        memcpy(task->task.cdb, compare_cdb(0, 1), SCSI_CDB_MAX);
+        cr_assert(scsi_task_parse(&task->task));
+        cr_assert(page_pool_get(rig->t->loop.pages, task->pages, 1));
+        task->page_count = 1;
+        task->task.received_len = 512;
+        rig_run(rig, task);
+        cr_expect_eq(task->task.sense[12], 0x24);
+        cr_assert(testloop_run_until(rig->t, &first->done));
+        cr_expect_eq(first->task.status, SCSI_GOOD);
+        cr_expect_eq(rig->disk->writes, 1, "only the first wrote");
+        rig_end(first);
+        rig_end(task);
+        rig_destroy(rig);
+    }
 }
 
 Test(scsi_verify, only_one_of_two_concurrent_compare_and_writes_wins)
