@@ -115,11 +115,19 @@ static void land(struct task *task)
     stir(s);
 }
 
+/* Late, so that whatever else was sent to the new loop meanwhile arrives first. */
+static void approach(struct task *task)
+{
+    struct teststream *s = container_of(task, struct teststream, pump);
+    s->pump.run = land;
+    loop_defer_late(s->stream.loop, &s->pump);
+}
+
 /* Takes off only when the pump has left the old loop's list. */
 static void take_off(struct task *task)
 {
     struct teststream *s = container_of(task, struct teststream, pump);
-    s->pump.run = land;
+    s->pump.run = approach;
     loop_call(s->stream.loop, &s->pump);
 }
 

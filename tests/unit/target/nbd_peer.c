@@ -100,6 +100,8 @@ void peer_stop(struct peer *p)
     if (p->s != NULL)
         peer_forget(p);
     nbd_server_destroy(p->server);
+    cr_expect_eq(loop_next_timer_ns(&p->t->loop), UINT64_MAX, "no timer is left");
+    cr_expect_eq(loop_next_timer_ns(&p->far->loop), UINT64_MAX, "no timer is left");
     test_close(p->far, &p->disk->dev);
     if (p->far != p->t)
         testloop_destroy(p->far);
