@@ -159,7 +159,7 @@ static void stall_fire(struct timer *timer)
     bool scarce = page_pool_free(pool) < page_pool_size(pool) / SCARCE_FRACTION;
     bool stalled = waits_for_client(conn) && conn->moved_bytes == conn->moved_before;
     if (stalled && (scarce || nbd_conn_in(conn, NBD_ENDING))) {
-        log_notice("nbd: %s: stalled while others wait, disconnected", conn->peer);
+        log_notice("nbd: %s: stalled, disconnected", conn->peer);
         nbd_conn_cut(conn, "stalled");
         return;
     }

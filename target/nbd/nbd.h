@@ -25,17 +25,18 @@ struct nbd_export_options {
     bool read_only, hidden;  /* hidden: not listed */
 };
 
-struct nbd_limits {
-    uint32_t connections;    /* at once; further ones are closed */
-    uint32_t requests;       /* in flight a connection */
-    uint64_t negotiation_ns; /* time from connect to transmission */
+struct nbd_limits {          /* 0: the default */
+    uint32_t connections;    /* at once; further ones are closed; 1024 */
+    uint32_t requests;       /* in flight a connection; 128 */
+    uint64_t negotiation_ns; /* time from connect to transmission; 10 s */
 };
 
 struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits);
 /* Closes nothing: only when no connection is left (nbd_server_drain). */
 void nbd_server_destroy(struct nbd_server *server);
-int nbd_server_add_export(struct nbd_server *server,
-                          const struct nbd_export_options *options); /* 0, -EEXIST, -EINVAL, -ENOMEM */
+/* 0, -EEXIST, -ENOMEM; -EINVAL: a text longer than NBD_NAME_MAX, a device that takes less than a page at once, or whose
+ * loop has hardly any pages. An export stays until the server is destroyed. */
+int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_options *options);
 
 void nbd_conn_open(struct nbd_server *server, struct stream *stream);
 

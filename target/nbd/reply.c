@@ -73,7 +73,7 @@ static int reply_iovec(const struct nbd_request *request, uint64_t skip, struct 
     return count;
 }
 
-/* As many replies as fit into one send. */
+/* As many replies as fit into one send: nothing follows one that is not there in full, for then no entry is left. */
 static int gather(const struct nbd_conn *conn, struct iovec *iov, uint64_t *total)
 {
     int count = 0;
@@ -86,8 +86,6 @@ static int gather(const struct nbd_conn *conn, struct iovec *iov, uint64_t *tota
             break;
         count += reply_iovec(request, skip, iov + count, REPLY_VECTORS - count, &covered);
         *total += covered;
-        if (skip + covered < (uint64_t)request->reply_len + request->data_len)
-            break; /* the entries are used up: nothing may follow a reply that is not there in full */
         skip = 0;
     }
     return count;

@@ -148,8 +148,8 @@ void nbd_conn_open(struct nbd_server *server, struct stream *stream)
     bool full = server->connection_count >= server->limits.connections;
     struct nbd_conn *conn = full || server->draining ? NULL : nbd_conn_create(server, stream);
     if (conn == NULL) {
-        log_notice("nbd: %s: refused, %u connections are open%s", stream->peer, server->connection_count,
-                   server->draining ? " and the server stops" : "");
+        log_info("nbd: %s: refused, %u connections are open%s", stream->peer, server->connection_count,
+                 server->draining ? " and the server stops" : "");
         stream_close(stream);
         return;
     }
