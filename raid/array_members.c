@@ -140,11 +140,13 @@ static bool no_answer(enum blk_status status)
     return status == BLK_GONE || status == BLK_TIMEOUT;
 }
 
+/* Within a second, or not written down yet: time-outs of one cable may be far apart. */
 static uint64_t vanished_lately(const struct array *array)
 {
-    uint64_t lately = 0, now = loop_now_ns(array->loop);
+    const struct array_losses *losses = &array->losses;
+    uint64_t lately = losses->vanished & losses->pending, now = loop_now_ns(array->loop);
     for (unsigned slot = 0; slot < array->description.members_count; slot++)
-        if ((array->losses.vanished & slot_bit(slot)) && now - array->losses.lost_ns[slot] <= BURST_NS)
+        if ((losses->vanished & slot_bit(slot)) && now - losses->lost_ns[slot] <= BURST_NS)
             lately |= slot_bit(slot);
     return lately;
 }

@@ -96,6 +96,10 @@ struct memdisk_slot {
 static void serve(struct memdisk *disk, struct blk_req *req)
 {
     uint64_t page_off = req->off % PAGE_BYTES;
+    if (disk->power_cut) {
+        blk_complete(req, BLK_GONE);
+        return;
+    }
     switch (req->op) {
     case BLK_READ:
         pages_copy_in(req->pages, page_off, disk->bytes + req->off, req->len);

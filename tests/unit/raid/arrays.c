@@ -213,22 +213,20 @@ bool rig_assemble(struct rig *rig, unsigned mask, bool force)
     return good;
 }
 
+static void power(struct rig *rig, bool cut)
+{
+    for (unsigned i = 0; i < rig->count; i++)
+        rig->mem[i]->power_cut = cut;
+}
+
 void rig_kill(struct rig *rig)
 {
-    uint8_t *snapshots[RIG_DISKS];
-    for (unsigned i = 0; i < rig->count; i++) {
-        snapshots[i] = malloc(rig->mem[i]->dev.info.size);
-        ASSERT(snapshots[i] != NULL);
-        memcpy(snapshots[i], rig->mem[i]->bytes, rig->mem[i]->dev.info.size);
-    }
+    power(rig, true);
     array_abandon(rig->array);
     testloop_run(rig->t);
     bool clean = rig_close(rig);
     ASSERT(!clean);
-    for (unsigned i = 0; i < rig->count; i++) {
-        memcpy(rig->mem[i]->bytes, snapshots[i], rig->mem[i]->dev.info.size);
-        free(snapshots[i]);
-    }
+    power(rig, false);
 }
 
 enum sb_verdict rig_label(const struct rig *rig, unsigned slot, struct sb_label *label)
