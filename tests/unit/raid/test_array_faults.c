@@ -506,3 +506,111 @@ Test(array_faults, a_mirror_goes_on_through_any_order_of_losses_and_returns)
     }
     rig_destroy(rig);
 }
+
+/* --- generations cut short --- */
+
+struct cut_call {
+    struct array_call call;
+    bool over;
+};
+
+static void cut_call_done(struct array_call *call)
+{
+    container_of(call, struct cut_call, call)->over = true;
+}
+
+static void cut_fail(struct rig *rig, struct cut_call *call)
+{
+    array_fail_member(rig->array, 2, &call->call);
+}
+
+static void cut_online(struct rig *rig, struct cut_call *call)
+{
+    struct array_disk disk = rig_disk(rig, 3);
+    array_online_member(rig->array, 3, &disk, &call->call);
+}
+
+static void cut_add(struct rig *rig, struct cut_call *call)
+{
+    struct array_volume_spec spec = {.name = "w", .layout.level = RAID_6, .size = MIB};
+    array_add_volume(rig->array, &spec, &call->call);
+}
+
+/* Disks of different speed, and the power goes at any instant of a call: the array starts, and its data is there. */
+static void cut_at_any_instant(void (*start)(struct rig *, struct cut_call *), bool degraded, uint64_t steps_us,
+                               const char *what)
+{
+    unsigned whole = 0;
+    for (uint64_t us = 0; us < 25 * steps_us; us += steps_us) {
+        struct rig *rig = rig_with(5, RAID_6, MIB);
+        struct cut_call call = {.call.done = cut_call_done};
+        if (degraded)
+            cr_assert(rig_fail(rig, 3), "%s", rig->message);
+        rig_settle(rig);
+        for (unsigned i = 0; i < 5; i++)
+            rig->mem[i]->latency_ns = 40000 * (i * 3 % 5 + 1);
+        start(rig, &call);
+        rig_wait(rig, us * 1000);
+        whole += call.over && call.call.error == 0;
+        rig_kill(rig);
+        cr_assert(call.over);
+        cr_assert(rig_assemble(rig, 0x1f, false), "%s cut after %llu us: %s", what, (unsigned long long)us,
+                  rig->assembly.reason);
+        cr_expect(rig_holds(rig, "v", 1), "%s cut after %llu us", what, (unsigned long long)us);
+        for (unsigned slot = 0; slot < 5; slot++)
+            if (slot != 2 && slot != 3)
+                cr_expect_str_eq(rig_info(rig).members[slot].state, "online", "%s cut after %llu us: slot %u", what,
+                                 (unsigned long long)us, slot);
+        rig_destroy(rig);
+    }
+    cr_expect(whole > 0 && whole < 25, "%s: over in time %u times", what, whole);
+}
+
+Test(array_faults, a_generation_cut_short_at_any_instant_leaves_an_array_that_starts)
+{
+    cut_at_any_instant(cut_fail, false, 100, "fail");
+    cut_at_any_instant(cut_online, true, 300, "online");
+    cut_at_any_instant(cut_add, false, 100, "add");
+}
+
+Test(array_faults, time_outs_that_come_far_apart_are_one_burst)
+{
+    struct rig *rig = rig_with(6, RAID_6, 4 * MIB);
+    struct rig_write writes[8] = {0};
+    for (unsigned slot = 1; slot < 6; slot += 2) {
+        struct fault_rule hang = {.status = BLK_TIMEOUT, .delay_ns = 8 * SECOND + slot * 2 * SECOND};
+        fault_add(rig->dev[slot], &hang);
+    }
+    for (unsigned i = 0; i < 8; i++)
+        rig_write_start(rig, &writes[i], "v", (uint64_t)i * 262144, 65536, 50 + i);
+    testloop_run(rig->t);
+    cr_expect_str_eq(rig_info(rig).state, "frozen");
+    for (unsigned i = 0; i < 8; i++)
+        cr_expect(writes[i].over && writes[i].req.status != BLK_OK, "write %u: %s", i,
+                  blk_status_name(writes[i].req.status));
+    cr_expect_not(rig_close(rig));
+    for (unsigned slot = 1; slot < 6; slot += 2)
+        fault_clear(rig->dev[slot], -1);
+    cr_assert(rig_assemble(rig, 0x3f, false), "%s", rig->assembly.reason);
+    cr_expect_eq(rig->assembly.verdict, ASSEMBLY_COMPLETE);
+    rig_destroy(rig);
+}
+
+Test(array_faults, a_disk_that_has_shrunk_is_not_opened)
+{
+    struct rig *rig = rig_with(3, RAID_5, 4 * MIB);
+    rig_settle(rig);
+    cr_assert(rig_close(rig), "%s", rig->message);
+    uint8_t *bytes = malloc(DISK);
+    memcpy(bytes, rig->mem[1]->bytes, DISK);
+    rig_disk_replace(rig, 1, DISK - 4096, 512);
+    memcpy(rig->mem[1]->bytes, bytes, DISK - 4096);
+    free(bytes);
+    cr_expect_not(rig_assemble(rig, 7, false));
+    cr_expect(strstr(rig->message, "disk disk1 (slot 1 of array r0) has shrunk to 41938944 bytes, 4096 too few") !=
+                  NULL,
+              "%s", rig->message);
+    cr_expect(rig_assemble(rig, 5, false), "%s", rig->message);
+    cr_expect(rig_holds(rig, "v", 1));
+    rig_destroy(rig);
+}

@@ -72,6 +72,14 @@ static void start_write(struct torture *t)
     }
 }
 
+/* Some writes, stopped somewhere on their way. */
+static void writes_under_way(struct torture *t)
+{
+    for (unsigned i = 0; i < 8; i++)
+        start_write(t);
+    rig_wait(t->rig, dice(t, 1200000));
+}
+
 static bool block_is_right(const struct block *block, const uint8_t *bytes)
 {
     uint8_t want[4096];
@@ -115,6 +123,7 @@ static void kill_process(struct torture *t)
 {
     if (!is_whole(t))
         return;
+    writes_under_way(t);
     t->drop = true;
     rig_kill(t->rig);
     t->drop = false;
@@ -151,10 +160,10 @@ static void burst(struct torture *t)
 {
     if (!is_whole(t))
         return;
-    for (unsigned slot = 0; slot < t->rig->count; slot += dice(t, 3) ? 1 : 2)
+    for (unsigned slot = 0; slot < t->rig->count; slot += dice(t, 3) ? 1 : 2) {
         fault_kill(t->rig->dev[slot]);
-    for (unsigned i = 0; i < 4; i++)
-        start_write(t);
+        writes_under_way(t);
+    }
     testloop_run(t->rig->t);
     bool frozen = strcmp(rig_info(t->rig).state, "frozen") == 0;
     for (unsigned slot = 0; slot < t->rig->count; slot++)
