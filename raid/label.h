@@ -23,7 +23,8 @@ struct label_op {
     struct blkdev *dev;
     struct sb_label *label; /* read: filled; write: lent until done */
     bool fresh;             /* write: make all copies on the disk unreadable first */
-    struct page_pool *pool; /* where pages come from; NULL: the loop's. A writer whom others' pages wait for needs one */
+    struct page_pool
+        *pool; /* where pages come from; NULL: the loop's. A writer whom others' pages wait for needs one */
     void (*done)(struct label_op *);
     /* Result. */
     enum blk_status status; /* not BLK_OK: the disk could not be read or written; BLK_INVALID: the label does not fit */
