@@ -7,7 +7,7 @@
 #   make check              install what is missing, build, run every test
 #   make unit layers        parts of check: unit system fuzz-short lint-docs lint-shape san
 #   make fuzz soak          the long forms
-#   make bench              side by side with other servers, as ratios
+#   make bench              side by side with other servers, as ratios     (SECTION=nbd|iscsi|raid6 ROUNDS=3 SECONDS=2)
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
 #   make install DESTDIR= PREFIX=/usr   make uninstall   make fmt   make lint   make clean
@@ -37,7 +37,7 @@ say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
 # -- tools and flags: pkg-config is asked only when something is compiled -----------------------------------------------
 LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd
 TEST_LIBS  := criterion
-no_compile := clean help deps demo demo-stop check fmt uninstall
+no_compile := clean help deps demo demo-stop check bench fmt uninstall
 ifneq ($(filter-out $(no_compile),$(or $(MAKECMDGOALS),all)),)
 missing := $(foreach l,$(LIBS),$(if $(shell $(PKG_CONFIG) --exists $(l) && echo y),,$(l)))
 ifneq ($(strip $(missing)),)
@@ -156,6 +156,15 @@ loads: $(loads)
 $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/load.o $(call lib,core)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@
+
+SECTION ?= all
+ROUNDS  ?= 3
+SECONDS ?= 2
+.PHONY: bench
+bench:
+	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=bench >&2
+	$(Q)$(MAKE) --no-print-directory all loads >&2
+	$(Q)tests/bench/run.sh $(B) $(SECTION) $(ROUNDS) $(SECONDS)
 
 # (demo, check, install and the rest follow)
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,134 @@
+#!/bin/sh
+# Corbel and its peers side by side, as ratios: run.sh BUILD_DIR [SECTION] [ROUNDS] [SECONDS]
+#
+# Sections: nbd (qemu-nbd, nbdkit), iscsi (tgtd), raid6 (full rows, and where the time goes), or `all`. Every server is
+# pinned to core 0, the load to core 1; backing files lie in tmpfs. One round measures every server once, one after the other;
+# what is compared is the median of the rounds' ratios. A ratio is worth something, a figure by itself is not.
+#
+# Prints lines `name value goal ok|short`; `-` where there is no goal. *_cpu: seconds of the server's CPU time for 100,000
+# operations. *_busy_server, *_busy_load: how full the cores were; with a full load core the server has more to give.
+# A goal missed is no failure: the exit status tells whether everything could be measured.
+set -eu
+BUILD_DIR=$(cd "${1:?BUILD_DIR}" && pwd)
+SECTION=${2:-all}
+ROUNDS=${3:-3}
+LENGTH=${4:-2} # seconds a cell
+HERE=$(cd "$(dirname "$0")" && pwd)
+DIR=$(mktemp -d /dev/shm/corbel-bench.XXXXXX)
+BYTES=1073741824
+. "$HERE/servers.sh"
+
+finish() {
+    status=$?
+    trap - EXIT
+    trap '' INT TERM HUP
+    stop_servers
+    rmdir "$DIR"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+
+cpu_ticks() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'; }
+
+load() {
+    server=$1
+    shift
+    eval "taskset -c 1 \"$BUILD_DIR/tests/bench/\"$(cat "$DIR/$server.load") \"\$@\""
+}
+
+# Stamped blocks are written and read back: what answers fast must answer right.
+check_server() {
+    result=$(load "$1" --mode randwrite --block 4096 --depth 32 --seconds 0.2 --verify) || die "$1: wrong data"
+    case $result in
+    *errors=0*) ;;
+    *) die "$1: $result" ;;
+    esac
+}
+
+# measure CELL SERVER MODE BLOCK DEPTH: one line more in $DIR/results
+measure() {
+    pid=$(cat "$DIR/$2.pid")
+    before=$(cpu_ticks "$pid")
+    result=$(load "$2" --mode "$3" --block "$4" --depth "$5" --seconds "$LENGTH") || die "$2: the load failed in $1"
+    after=$(cpu_ticks "$pid")
+    case $result in
+    *errors=0*) ;;
+    *) die "$2: $result" ;;
+    esac
+    echo "$1 $2 $round $((after - before)) $LENGTH $result" >>"$DIR/results"
+}
+
+run_cells() {
+    for server in $SERVERS; do check_server "$server"; done
+    round=0
+    while [ "$round" -lt "$ROUNDS" ]; do
+        round=$((round + 1))
+        while read -r cell mode block depth; do
+            for server in $SERVERS; do measure "$cell" "$server" "$mode" "$block" "$depth"; done
+        done <"$DIR/cells"
+    done
+    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -f "$HERE/report.awk" "$DIR/results"
+}
+
+cells() { # $1: the section
+    cat >"$DIR/cells" <<CELLS
+$1_4k_randread_q32 randread 4096 32
+$1_4k_randwrite_q32 randwrite 4096 32
+$1_1m_read_q8 read 1048576 8
+$1_1m_write_q8 write 1048576 8
+CELLS
+}
+
+section_nbd() {
+    start_qemu_nbd
+    start_nbdkit
+    start_corbel
+    add_corbel_export jbod corbel
+    for level in raid0 raid1 raid5 raid6; do add_corbel_export "$level" "corbel-$level"; done
+    cells nbd
+    run_cells 1.5
+}
+
+section_iscsi() {
+    start_tgtd aio
+    start_tgtd rdwr
+    start_corbel
+    add_corbel_export jbod corbel
+    SERVERS=" tgtd-aio tgtd-rdwr"
+    add_corbel_lun corbel
+    cells iscsi
+    run_cells 2.5
+}
+
+section_raid6() {
+    start_corbel
+    add_corbel_export raid6 corbel
+    echo "raid6_rows_write_q8 write 1048576 8" >"$DIR/cells"
+    run_cells -
+    if ! perf record -q -e cpu-clock -o "$DIR/perf" true 2>/dev/null; then
+        echo "bench: perf does not work here, so nothing is said about where the time goes" >&2
+        return
+    fi
+    perf record -q -e cpu-clock -F 997 -p "$CORBEL" -o "$DIR/perf" -- sleep "$LENGTH" 2>/dev/null &
+    profiler=$!
+    load corbel --mode write --block 1048576 --depth 8 --seconds "$LENGTH" >/dev/null
+    wait "$profiler"
+    perf report -i "$DIR/perf" --stdio -q -F overhead,dso,sym -t ';' 2>/dev/null | awk -F ';' '
+        /libisal/ { codec += $1; next }
+        /copy|memmove|rep_movs/ { copy += $1; next }
+        { other += $1 }
+        END { printf "raid6_share_codec %.2f - -\nraid6_share_copies %.2f - -\nraid6_share_elsewhere %.2f - -\n",
+                     codec / 100, copy / 100, other / 100 }'
+}
+
+run_section() {
+    "section_$1"
+    stop_servers
+}
+
+case $SECTION in
+all) for s in nbd iscsi raid6; do run_section "$s"; done ;;
+nbd | iscsi | raid6) run_section "$SECTION" ;;
+*) die "no section $SECTION" ;;
+esac

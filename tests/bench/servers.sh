@@ -1,0 +1,152 @@
+# For run.sh: servers to measure. Each start_X puts a server on core 0, waits until it serves, and tells by `add_server`
+# how to reach it; whatever was started is stopped by its pid, whatever was made is in $DIR, when run.sh ends.
+#
+# All backing files lie in $DIR on tmpfs. The peers share one, for only one server at a time has work.
+
+PIDS=    # to be ended by SIGTERM
+KILLS=   # to be ended by SIGKILL: tgtd stays otherwise
+LEFT=    # files outside $DIR
+SERVERS= # names of those to measure
+
+die() {
+    echo "bench: $*" >&2
+    [ ! -f "$DIR/log" ] || tail -n 20 "$DIR/log" >&2
+    exit 1
+}
+
+stop_servers() {
+    for p in $PIDS; do kill -TERM "$p" 2>/dev/null || :; done
+    for p in $KILLS; do kill -KILL "$p" 2>/dev/null || :; done
+    for p in $PIDS $KILLS; do wait "$p" 2>/dev/null || :; done
+    for f in $LEFT; do rm -f "$f"; done
+    rm -rf "${DIR:?}"/*
+    PIDS='' KILLS='' LEFT='' SERVERS=''
+}
+
+# Run "$@" until it succeeds, for at most 20 seconds.
+wait_for() {
+    tries=0
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || return 1
+        sleep 0.1
+    done
+}
+
+# A TCP port of 127.0.0.1 that nobody listens on, in $PORT.
+NEXT_PORT=$((20000 + $$ % 10000))
+find_port() {
+    NEXT_PORT=$((NEXT_PORT + 1))
+    while grep -q ":$(printf '%04X' "$NEXT_PORT") " /proc/net/tcp; do NEXT_PORT=$((NEXT_PORT + 1)); done
+    PORT=$NEXT_PORT
+}
+
+# add_server NAME PID PROGRAM ARGUMENT...: how the load reaches it
+add_server() {
+    name=$1
+    echo "$2" >"$DIR/$name.pid"
+    shift 2
+    echo "$*" >"$DIR/$name.load"
+    SERVERS="$SERVERS $name"
+}
+
+on_server_core() { exec taskset -c 0 "$@" >>"$DIR/log" 2>&1 </dev/null; }
+
+make_backing() { [ -f "$DIR/peer" ] || head -c "$BYTES" /dev/urandom >"$DIR/peer"; }
+
+serves_nbd() { timeout 5 nbdinfo --size "nbd://127.0.0.1:$PORT/$1"; }
+
+# $1: name of the server; the rest: the command, which listens on $PORT
+start_nbd_peer() {
+    name=$1
+    shift
+    on_server_core "$@" &
+    peer=$!
+    PIDS="$PIDS $peer"
+    wait_for serves_nbd "" || die "$name does not serve"
+    add_server "$name" "$peer" load_nbd --uri "127.0.0.1:$PORT" --export "''"
+}
+
+start_qemu_nbd() {
+    make_backing
+    find_port
+    start_nbd_peer qemu-nbd qemu-nbd -t -f raw --cache=none --aio=io_uring -b 127.0.0.1 -p "$PORT" "$DIR/peer"
+}
+
+start_nbdkit() {
+    make_backing
+    find_port
+    start_nbd_peer nbdkit nbdkit -f -i 127.0.0.1 -p "$PORT" file "$DIR/peer"
+}
+
+# $1: the kind of backing store, aio or rdwr
+start_tgtd() {
+    make_backing
+    find_port
+    control=$((1000 + PORT % 30000)) # names its control socket
+    target=iqn.2026-01.org.example:$1
+    on_server_core tgtd -f -C "$control" --iscsi "portal=127.0.0.1:$PORT" &
+    tgtd=$!
+    KILLS="$KILLS $tgtd"
+    LEFT="$LEFT /var/run/tgtd/socket.$control /var/run/tgtd/socket.$control.lock"
+    wait_for tgtadm -C "$control" --lld iscsi --mode target --op new --tid 1 -T "$target" || die "tgtd does not serve"
+    tgtadm -C "$control" --lld iscsi --mode logicalunit --op new --tid 1 --lun 1 -b "$DIR/peer" --bstype "$1" --blocksize 4096
+    tgtadm -C "$control" --lld iscsi --mode target --op bind --tid 1 -I ALL
+    add_server "tgtd-$1" "$tgtd" load_iscsi --uri "127.0.0.1:$PORT" --export "$target" --lun 1
+}
+
+# -- Corbel -------------------------------------------------------------------------------------------------------------------
+
+# disks PREFIX COUNT SIZE: sparse files, as a list for the config
+disks() {
+    i=0
+    while [ "$i" -lt "$2" ]; do
+        truncate -s "$3" "$DIR/$1$i"
+        printf '%s"%s"' "${list:+, }" "$DIR/$1$i"
+        list=y
+        i=$((i + 1))
+    done
+}
+
+write_config() {
+    cat >"$DIR/corbel.conf" <<CONF
+daemon = { control = "$DIR/control"; log = "info"; };
+arrays = (
+    { name = "one"; disks = [ $(disks one 1 1200M) ]; volumes = ( { name = "jbod"; level = "jbod"; size = "1 GiB"; } ); },
+    { name = "two"; disks = [ $(disks two 2 800M) ]; volumes = ( { name = "raid1"; level = "raid1"; size = "512 MiB"; } ); },
+    { name = "six"; disks = [ $(disks six 6 600M) ];
+      volumes = ( { name = "raid0"; level = "raid0"; size = "512 MiB"; }, { name = "raid5"; level = "raid5"; size = "512 MiB"; },
+                  { name = "raid6"; level = "raid6"; size = "512 MiB"; } ); }
+);
+nbd = { listen = [ "127.0.0.1:0" ];
+        exports = ( { name = "jbod"; volume = "one/jbod"; }, { name = "raid1"; volume = "two/raid1"; },
+                    { name = "raid0"; volume = "six/raid0"; }, { name = "raid5"; volume = "six/raid5"; },
+                    { name = "raid6"; volume = "six/raid6"; } ); };
+iscsi = { listen = [ "127.0.0.1:0" ];
+          targets = ( { name = "iqn.2026-01.org.example:corbel"; luns = ( { lun = 0; volume = "one/jbod"; } ); } ); };
+CONF
+}
+
+ctl() { "$BUILD_DIR/corbelctl" --socket "$DIR/control" "$@"; }
+corbel_address() { ctl status | sed -n "s/^$1 listens on //p" | head -n 1; }
+no_jobs() { ! ctl status | grep -qE '^  (init|resync|rebuild) of'; }
+
+start_corbel() {
+    write_config
+    on_server_core "$BUILD_DIR/corbeld" -c "$DIR/corbel.conf" --pidfile "$DIR/corbel.pid" &
+    CORBEL=$!
+    PIDS="$PIDS $CORBEL"
+    wait_for grep -q "is ready" "$DIR/log" || die "corbeld does not serve"
+    ctl apply --yes >>"$DIR/log" 2>&1 || die "corbeld could not make the arrays"
+    wait_for no_jobs || die "the arrays are not ready"
+}
+
+# $1: an export; its bytes are written once, for Corbel does not read what was never written
+add_corbel_export() {
+    address=$(corbel_address nbd)
+    bytes=$(nbdinfo --size "nbd://$address/$1")
+    qemu-io -f raw -c "write -q -P 0x5a 0 $bytes" "nbd://$address/$1" >>"$DIR/log" 2>&1 || die "$1 cannot be filled"
+    add_server "$2" "$CORBEL" load_nbd --uri "$address" --export "$1"
+}
+
+add_corbel_lun() { add_server "$1" "$CORBEL" load_iscsi --uri "$(corbel_address iscsi)" --export iqn.2026-01.org.example:corbel --lun 0; }
