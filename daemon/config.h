@@ -1,0 +1,135 @@
+/*
+ * The configuration: what the administrator wants, as a checked value.
+ *
+ * config_load() reads the file with libconfig, walks it along the table of keys (daemon/config_keys.c: name, kind,
+ * limits, default, a sentence), then checks what spans keys (daemon/config_check.c): references, names twice, shapes
+ * of volumes. Mistakes are collected, each with file, line and column; a config with one is not used at all. No disk is
+ * touched.
+ *
+ * Sizes and durations are strings with units: libconfig's integers wrap silently.
+ */
+#ifndef DAEMON_CONFIG_H
+#define DAEMON_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "raid/layout.h"
+
+/* A string and where it stands. text is never NULL after loading; "" where the key is absent and has no default. */
+struct config_text {
+    char *text;
+    unsigned line;
+};
+
+struct config_strings {
+    struct config_text *items;
+    unsigned count;
+};
+
+/* A list of groups: `items` are structs of the type named in the comment. */
+struct config_list {
+    void *items;
+    unsigned count;
+};
+
+struct config_volume {
+    unsigned line;
+    struct config_text name;
+    enum raid_level level;
+    enum raid_rotation rotation;
+    uint64_t size;  /* bytes; 0: all that is left */
+    uint64_t chunk; /* bytes; 0: the default of the level */
+    uint64_t spans, copies, slot;
+};
+
+struct config_array {
+    unsigned line;
+    struct config_text name;
+    struct config_strings disks;
+    struct config_list volumes; /* struct config_volume */
+};
+
+struct config_export {
+    unsigned line;
+    struct config_text name, volume, description;
+    bool read_only, hidden;
+};
+
+struct config_lun {
+    unsigned line;
+    uint64_t lun;
+    struct config_text volume;
+    bool read_only;
+};
+
+struct config_target {
+    unsigned line;
+    struct config_text name, alias;
+    struct config_list luns; /* struct config_lun */
+};
+
+struct config_daemon {
+    unsigned line;
+    struct config_text control, log, io;
+    uint64_t reactors, memory, drain_ns;
+};
+
+struct config_nbd {
+    unsigned line;
+    struct config_strings listen;
+    uint64_t connections, requests, negotiation_ns;
+    struct config_list exports; /* struct config_export */
+};
+
+struct config_iscsi {
+    unsigned line;
+    struct config_strings listen, portals;
+    uint64_t connections, commands, login_ns, ping_interval_ns, ping_timeout_ns;
+    struct config_list targets; /* struct config_target */
+};
+
+struct config_web {
+    unsigned line;
+    struct config_strings listen;
+};
+
+struct config {
+    unsigned line;
+    char *path;
+    struct config_daemon daemon;
+    struct config_strings disks; /* where else to look for members */
+    struct config_list arrays;   /* struct config_array */
+    struct config_nbd nbd;
+    struct config_iscsi iscsi;
+    struct config_web web;
+};
+
+/* Mistakes found, one line each: "FILE:LINE:COLUMN: setting: sentence". After 64 a last line says that there are more.
+ */
+struct config_errors {
+    char *lines[65];
+    unsigned count;
+};
+
+/* The config, or NULL with at least one error. Free both. */
+struct config *config_load(const char *path, struct config_errors *errors);
+void config_free(struct config *config);
+void config_errors_free(struct config_errors *errors);
+
+/* The `index`th item of a list: config_item(&c->arrays, struct config_array, i). */
+#define config_item(list, type, index) (&((type *)(list)->items)[index])
+
+/* "array/volume" -> the volume, and its array in *array (may be NULL). NULL if the config has none. */
+const struct config_volume *config_find_volume(const struct config *config, const char *reference,
+                                               const struct config_array **array);
+
+/* The layout an array's volume asks for. */
+struct layout_spec config_volume_layout(const struct config_array *array, const struct config_volume *volume);
+
+/* Every key with its kind, default and sentence, for people (corbeld --config-keys) and corbel.conf(5). */
+void config_print_keys(FILE *out);
+
+#endif

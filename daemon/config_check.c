@@ -1,0 +1,239 @@
+/* What the table of keys cannot say: references, names given twice, shapes that cannot be. See daemon/config.h. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "daemon/config_table.h"
+#include "raid/superblock.h"
+#include "target/iscsi/iscsi.h"
+#include "target/nbd/nbd.h"
+
+struct checker {
+    const struct config *config;
+    struct config_errors *errors;
+};
+
+#define report(c, line, setting, ...) config_error((c)->errors, (c)->config->path, line, setting, __VA_ARGS__)
+
+static void check_one_of(struct checker *c, const struct config_text *text, const char *setting,
+                         const char *const *words)
+{
+    for (unsigned i = 0; words[i] != NULL; i++)
+        if (strcmp(text->text, words[i]) == 0)
+            return;
+    report(c, text->line, setting, "\"%s\" is not one of the words allowed; see corbel.conf(5)", text->text);
+}
+
+/* Names become parts of "array/volume": letters, digits, - _ . only. */
+static void check_name(struct checker *c, const struct config_text *name, const char *setting)
+{
+    bool good = *name->text != '\0' && strlen(name->text) < SB_NAME_SIZE;
+    for (const char *p = name->text; *p != '\0'; p++)
+        good = good && (isalnum((unsigned char)*p) || strchr("-_.", *p) != NULL);
+    if (!good)
+        report(c, name->line, setting, "\"%s\" must be 1 to %d letters, digits, '-', '_' or '.'", name->text,
+               SB_NAME_SIZE - 1);
+}
+
+/* Of a list of structs that hold a text at `offset`: no text twice. */
+static void check_unique(struct checker *c, const struct config_list *list, size_t item_size, size_t offset,
+                         const char *setting)
+{
+    for (unsigned i = 1; i < list->count; i++) {
+        const struct config_text *a = (const void *)((char *)list->items + i * item_size + offset);
+        for (unsigned j = 0; j < i; j++) {
+            const struct config_text *b = (const void *)((char *)list->items + j * item_size + offset);
+            if (strcmp(a->text, b->text) != 0)
+                continue;
+            report(c, a->line, setting, "\"%s\" is given twice; the first one is in line %u", a->text, b->line);
+            break;
+        }
+    }
+}
+
+struct layout_spec config_volume_layout(const struct config_array *array, const struct config_volume *volume)
+{
+    bool spanned = volume->level == RAID_30 || volume->level == RAID_50 || volume->level == RAID_60;
+    bool copied = volume->level == RAID_10 || volume->level == RAID_1E;
+    bool small_chunk = volume->level == RAID_3 || volume->level == RAID_30;
+    return (struct layout_spec){
+        .level = volume->level,
+        .rotation = volume->rotation,
+        .members = volume->level == RAID_JBOD ? 1 : array->disks.count,
+        .spans = volume->spans != 0 ? (unsigned)volume->spans
+                 : spanned          ? 2
+                                    : 1,
+        .copies = volume->copies != 0       ? (unsigned)volume->copies
+                  : copied                  ? 2
+                  : volume->level == RAID_1 ? array->disks.count
+                                            : 1,
+        .chunk = volume->chunk != 0 ? (uint32_t)volume->chunk
+                 : small_chunk      ? 4 * KIB
+                                    : 64 * KIB,
+    };
+}
+
+/* The shape alone: sizes are the disks' business. */
+static void check_volume_shape(struct checker *c, const struct config_array *array, const struct config_volume *volume)
+{
+    struct layout_spec spec = config_volume_layout(array, volume);
+    struct layout layout;
+    uint64_t extent[RAID_MEMBERS_MAX];
+    for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++)
+        extent[i] = 1024 * GIB;
+    const char *wrong = layout_init(&layout, &spec, extent);
+    if (wrong != NULL)
+        report(c, volume->line, "volumes", "volume \"%s\": %s", volume->name.text, wrong);
+    if (volume->level == RAID_JBOD && volume->slot >= array->disks.count)
+        report(c, volume->line, "slot", "volume \"%s\": the array has no slot %u, only %u disks", volume->name.text,
+               (unsigned)volume->slot, array->disks.count);
+}
+
+static void check_array(struct checker *c, const struct config_array *array)
+{
+    check_name(c, &array->name, "name");
+    if (array->disks.count == 0 || array->disks.count > RAID_MEMBERS_MAX)
+        report(c, array->line, "disks", "array \"%s\": 1 to %d disks, not %u", array->name.text, RAID_MEMBERS_MAX,
+               array->disks.count);
+    else
+        for (unsigned i = 0; i < array->volumes.count; i++)
+            check_volume_shape(c, array, config_item(&array->volumes, struct config_volume, i));
+    if (array->volumes.count > SB_VOLUMES_MAX)
+        report(c, array->line, "volumes", "array \"%s\": at most %d volumes", array->name.text, SB_VOLUMES_MAX);
+    for (unsigned i = 0; i < array->volumes.count; i++)
+        check_name(c, &config_item(&array->volumes, struct config_volume, i)->name, "name");
+    check_unique(c, &array->volumes, sizeof(struct config_volume), offsetof(struct config_volume, name), "name");
+}
+
+/* Is this disk named before it: in an earlier array, or earlier in its own? */
+static bool disk_named_before(const struct config_list *arrays, unsigned array, unsigned disk)
+{
+    const char *path = config_item(arrays, struct config_array, array)->disks.items[disk].text;
+    for (unsigned i = 0; i <= array; i++) {
+        const struct config_strings *disks = &config_item(arrays, struct config_array, i)->disks;
+        for (unsigned d = 0; d < (i < array ? disks->count : disk); d++)
+            if (strcmp(disks->items[d].text, path) == 0)
+                return true;
+    }
+    return false;
+}
+
+static void check_disks(struct checker *c)
+{
+    const struct config_list *arrays = &c->config->arrays;
+    for (unsigned i = 0; i < arrays->count; i++) {
+        const struct config_strings *disks = &config_item(arrays, struct config_array, i)->disks;
+        for (unsigned d = 0; d < disks->count; d++)
+            if (disk_named_before(arrays, i, d))
+                report(c, disks->items[d].line, "disks", "\"%s\" is given twice", disks->items[d].text);
+    }
+}
+
+const struct config_volume *config_find_volume(const struct config *config, const char *reference,
+                                               const struct config_array **array)
+{
+    const char *slash = strchr(reference, '/');
+    size_t len = slash != NULL ? (size_t)(slash - reference) : 0;
+    for (unsigned i = 0; slash != NULL && i < config->arrays.count; i++) {
+        const struct config_array *a = config_item(&config->arrays, struct config_array, i);
+        if (strlen(a->name.text) != len || strncmp(a->name.text, reference, len) != 0)
+            continue;
+        for (unsigned j = 0; j < a->volumes.count; j++) {
+            const struct config_volume *v = config_item(&a->volumes, struct config_volume, j);
+            if (strcmp(v->name.text, slash + 1) != 0)
+                continue;
+            if (array != NULL)
+                *array = a;
+            return v;
+        }
+    }
+    return NULL;
+}
+
+static void check_reference(struct checker *c, const struct config_text *reference)
+{
+    if (strchr(reference->text, '/') == NULL)
+        report(c, reference->line, "volume", "\"%s\" must be \"array/volume\"", reference->text);
+    else if (config_find_volume(c->config, reference->text, NULL) == NULL)
+        report(c, reference->line, "volume", "no array of this config has a volume \"%s\"", reference->text);
+}
+
+static void check_address(struct checker *c, const struct config_text *address, bool unix_allowed)
+{
+    const char *text = address->text, *colon = strrchr(text, ':');
+    if (strncmp(text, "unix:", 5) == 0) {
+        if (!unix_allowed)
+            report(c, address->line, "listen", "\"%s\": a Unix socket is not possible here", text);
+        else if (text[5] != '/' || strlen(text + 5) > 100)
+            report(c, address->line, "listen", "\"%s\": the path must be absolute and at most 100 bytes", text);
+        return;
+    }
+    unsigned long port = 65536;
+    char *end = NULL;
+    if (colon != NULL && isdigit((unsigned char)colon[1]))
+        port = strtoul(colon + 1, &end, 10);
+    if (colon == text || end == NULL || *end != '\0' || port > 65535)
+        report(c, address->line, "listen", "\"%s\" must be ADDRESS:PORT with a port of 0 to 65535%s", text,
+               unix_allowed ? ", or unix:/path" : "");
+}
+
+static void check_addresses(struct checker *c, const struct config_strings *addresses, bool unix_allowed)
+{
+    for (unsigned i = 0; i < addresses->count; i++)
+        check_address(c, &addresses->items[i], unix_allowed);
+}
+
+static void check_nbd(struct checker *c)
+{
+    const struct config_nbd *nbd = &c->config->nbd;
+    check_addresses(c, &nbd->listen, true);
+    for (unsigned i = 0; i < nbd->exports.count; i++) {
+        const struct config_export *export = config_item(&nbd->exports, struct config_export, i);
+        if (strlen(export->name.text) > NBD_NAME_MAX)
+            report(c, export->name.line, "name", "is longer than %d bytes", NBD_NAME_MAX);
+        check_reference(c, &export->volume);
+    }
+    check_unique(c, &nbd->exports, sizeof(struct config_export), offsetof(struct config_export, name), "name");
+}
+
+static void check_target(struct checker *c, const struct config_target *target)
+{
+    if (!iscsi_name_valid(target->name.text))
+        report(c, target->name.line, "name",
+               "\"%s\" is not an iSCSI name: iqn.YYYY-MM.reversed.domain[:anything], eui. or naa.", target->name.text);
+    for (unsigned i = 0; i < target->luns.count; i++) {
+        const struct config_lun *lun = config_item(&target->luns, struct config_lun, i);
+        check_reference(c, &lun->volume);
+        for (unsigned j = 0; j < i; j++)
+            if (config_item(&target->luns, struct config_lun, j)->lun == lun->lun)
+                report(c, lun->line, "lun", "%u is given twice in target \"%s\"", (unsigned)lun->lun,
+                       target->name.text);
+    }
+}
+
+static void check_iscsi(struct checker *c)
+{
+    const struct config_iscsi *iscsi = &c->config->iscsi;
+    check_addresses(c, &iscsi->listen, false);
+    check_addresses(c, &iscsi->portals, false);
+    for (unsigned i = 0; i < iscsi->targets.count; i++)
+        check_target(c, config_item(&iscsi->targets, struct config_target, i));
+    check_unique(c, &iscsi->targets, sizeof(struct config_target), offsetof(struct config_target, name), "name");
+}
+
+void config_check(const struct config *config, struct config_errors *errors)
+{
+    static const char *const logs[] = {"error", "warning", "notice", "info", "debug", NULL};
+    static const char *const engines[] = {"auto", "threads", NULL};
+    struct checker c = {config, errors};
+    check_one_of(&c, &config->daemon.log, "log", logs);
+    check_one_of(&c, &config->daemon.io, "io", engines);
+    for (unsigned i = 0; i < config->arrays.count; i++)
+        check_array(&c, config_item(&config->arrays, struct config_array, i));
+    check_unique(&c, &config->arrays, sizeof(struct config_array), offsetof(struct config_array, name), "name");
+    check_disks(&c);
+    check_nbd(&c);
+    check_iscsi(&c);
+    check_addresses(&c, &config->web.listen, false);
+}

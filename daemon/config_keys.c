@@ -1,0 +1,128 @@
+/* Every key of the configuration, once: the parser, its defaults and its manual come from these tables. */
+#include "core/check.h"
+#include "daemon/config_table.h"
+
+#define SECONDS(n) ((n)*1000000000ull)
+#define GROUP(table, type)                                                                                             \
+    {                                                                                                                  \
+        sizeof(type), table, ARRAY_LENGTH(table)                                                                       \
+    }
+
+#define KEY(struct_, field_, kind_, fallback_, help_)                                                                  \
+    {                                                                                                                  \
+        .name = #field_, .kind = kind_, .offset = offsetof(struct struct_, field_), .fallback = fallback_,             \
+        .help = help_                                                                                                  \
+    }
+#define KEY_LIMITS(struct_, name_, field_, kind_, fallback_, min_, max_, help_)                                        \
+    {                                                                                                                  \
+        .name = name_, .kind = kind_, .offset = offsetof(struct struct_, field_), .fallback = fallback_, .min = min_,  \
+        .max = max_, .help = help_                                                                                     \
+    }
+#define KEY_SUB(struct_, field_, kind_, group_, help_)                                                                 \
+    {                                                                                                                  \
+        .name = #field_, .kind = kind_, .offset = offsetof(struct struct_, field_), .fallback = "", .group = group_,   \
+        .help = help_                                                                                                  \
+    }
+
+static const struct config_key volume_keys[] = {
+    KEY(config_volume, name, KEY_TEXT, NULL, "Name of the volume within its array."),
+    KEY(config_volume, level, KEY_LEVEL, NULL,
+        "jbod, span, raid0, raid1, raid10, raid1e, raid3, raid5, raid6, raidtp, raid30, raid50 or raid60."),
+    KEY_LIMITS(config_volume, "size", size, KEY_SIZE, "0 B", 0, 1ull << 60, "Size offered; absent: all that is left."),
+    KEY_LIMITS(config_volume, "chunk", chunk, KEY_SIZE, "0 B", 0, 16 * MIB,
+               "Bytes on one disk before the next; absent: 64 KiB (raid3, raid30: 4 KiB)."),
+    KEY(config_volume, rotation, KEY_ROTATION, "left-symmetric",
+        "How parity goes round: left-symmetric, left-asymmetric, right-symmetric or right-asymmetric."),
+    KEY_LIMITS(config_volume, "spans", spans, KEY_NUMBER, "0", 0, 32,
+               "raid30, raid50, raid60: number of groups of disks; absent: 2."),
+    KEY_LIMITS(config_volume, "copies", copies, KEY_NUMBER, "0", 0, 16,
+               "raid10, raid1e: how often each block is kept; absent: 2."),
+    KEY_LIMITS(config_volume, "slot", slot, KEY_NUMBER, "0", 0, RAID_MEMBERS_MAX - 1,
+               "jbod: which disk of the array, counted from 0."),
+};
+static const struct config_group volume_group = GROUP(volume_keys, struct config_volume);
+
+static const struct config_key array_keys[] = {
+    KEY(config_array, name, KEY_TEXT, NULL, "Name of the array."),
+    KEY(config_array, disks, KEY_STRINGS, NULL,
+        "Its disks in slot order: block devices (best by /dev/disk/by-id) or files."),
+    KEY_SUB(config_array, volumes, KEY_GROUPS, &volume_group, "What is cut from it."),
+};
+static const struct config_group array_group = GROUP(array_keys, struct config_array);
+
+static const struct config_key export_keys[] = {
+    KEY(config_export, name, KEY_TEXT, NULL, "Name clients ask for; \"\" is the default export."),
+    KEY(config_export, volume, KEY_TEXT, NULL, "\"array/volume\"."),
+    KEY(config_export, description, KEY_TEXT, "", "Text shown in listings."),
+    KEY(config_export, read_only, KEY_BOOL, "false", "Refuse writes."),
+    KEY(config_export, hidden, KEY_BOOL, "false", "Not shown in listings."),
+};
+static const struct config_group export_group = GROUP(export_keys, struct config_export);
+
+static const struct config_key lun_keys[] = {
+    KEY_LIMITS(config_lun, "lun", lun, KEY_NUMBER, NULL, 0, 255, "Logical unit number."),
+    KEY(config_lun, volume, KEY_TEXT, NULL, "\"array/volume\"."),
+    KEY(config_lun, read_only, KEY_BOOL, "false", "Refuse writes."),
+};
+static const struct config_group lun_group = GROUP(lun_keys, struct config_lun);
+
+static const struct config_key target_keys[] = {
+    KEY(config_target, name, KEY_TEXT, NULL, "iSCSI name: iqn.YYYY-MM.reversed.domain:anything, eui. or naa."),
+    KEY(config_target, alias, KEY_TEXT, "", "Text for people."),
+    KEY_SUB(config_target, luns, KEY_GROUPS, &lun_group, "Its logical units."),
+};
+static const struct config_group target_group = GROUP(target_keys, struct config_target);
+
+static const struct config_key daemon_keys[] = {
+    KEY(config_daemon, control, KEY_TEXT, "/run/corbel/control.sock", "Unix socket for corbelctl."),
+    KEY(config_daemon, log, KEY_TEXT, "notice", "error, warning, notice, info or debug."),
+    KEY(config_daemon, io, KEY_TEXT, "auto", "Disk engine: auto, or threads where io_uring must not be used."),
+    KEY_LIMITS(config_daemon, "reactors", reactors, KEY_NUMBER, "1", 1, 64,
+               "Data threads; arrays are spread over them."),
+    KEY_LIMITS(config_daemon, "memory", memory, KEY_SIZE, "256 MiB", 48 * MIB, 1ull << 40,
+               "Pages for data under way, for each reactor."),
+    KEY_LIMITS(config_daemon, "drain", drain_ns, KEY_DURATION, "10 s", 0, SECONDS(3600),
+               "At stop: time for connections to finish."),
+};
+static const struct config_group daemon_group = GROUP(daemon_keys, struct config_daemon);
+
+static const struct config_key nbd_keys[] = {
+    KEY(config_nbd, listen, KEY_STRINGS, "",
+        "Addresses: \"127.0.0.1:10809\", \"[::1]:10809\", \"*:10809\", \"unix:/path\"."),
+    KEY_LIMITS(config_nbd, "connections", connections, KEY_NUMBER, "256", 1, 65536, "At once."),
+    KEY_LIMITS(config_nbd, "requests", requests, KEY_NUMBER, "128", 1, 4096, "In flight for each connection."),
+    KEY_LIMITS(config_nbd, "negotiation", negotiation_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
+               "Time a client has to choose its export."),
+    KEY_SUB(config_nbd, exports, KEY_GROUPS, &export_group, "What is served."),
+};
+static const struct config_group nbd_group = GROUP(nbd_keys, struct config_nbd);
+
+static const struct config_key iscsi_keys[] = {
+    KEY(config_iscsi, listen, KEY_STRINGS, "", "Addresses, as for nbd; port 3260 is usual."),
+    KEY(config_iscsi, portals, KEY_STRINGS, "", "Further addresses told to initiators in discovery."),
+    KEY_LIMITS(config_iscsi, "connections", connections, KEY_NUMBER, "256", 1, 65536, "At once."),
+    KEY_LIMITS(config_iscsi, "commands", commands, KEY_NUMBER, "128", 1, 1024, "In flight for each session."),
+    KEY_LIMITS(config_iscsi, "login", login_ns, KEY_DURATION, "15 s", SECONDS(1), SECONDS(3600), "Time to log in."),
+    KEY_LIMITS(config_iscsi, "ping_interval", ping_interval_ns, KEY_DURATION, "30 s", 0, SECONDS(3600),
+               "Silence before the initiator is pinged; 0 s: never."),
+    KEY_LIMITS(config_iscsi, "ping_timeout", ping_timeout_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
+               "Time for the answer before the connection is dropped."),
+    KEY_SUB(config_iscsi, targets, KEY_GROUPS, &target_group, "What is served."),
+};
+static const struct config_group iscsi_group = GROUP(iscsi_keys, struct config_iscsi);
+
+static const struct config_key web_keys[] = {
+    KEY(config_web, listen, KEY_STRINGS, "",
+        "Addresses of the read-only status page; it has no login: keep it on loopback."),
+};
+static const struct config_group web_group = GROUP(web_keys, struct config_web);
+
+static const struct config_key root_keys[] = {
+    KEY_SUB(config, daemon, KEY_GROUP, &daemon_group, "The process."),
+    KEY(config, disks, KEY_STRINGS, "", "Where else to look for members; shell patterns allowed."),
+    KEY_SUB(config, arrays, KEY_GROUPS, &array_group, "What shall be. Nothing is created before corbelctl apply."),
+    KEY_SUB(config, nbd, KEY_GROUP, &nbd_group, "NBD."),
+    KEY_SUB(config, iscsi, KEY_GROUP, &iscsi_group, "iSCSI."),
+    KEY_SUB(config, web, KEY_GROUP, &web_group, "The status page."),
+};
+const struct config_group config_root = GROUP(root_keys, struct config);

@@ -1,0 +1,47 @@
+/* The table of keys, private to the config files: see daemon/config.h. */
+#ifndef DAEMON_CONFIG_TABLE_H
+#define DAEMON_CONFIG_TABLE_H
+
+#include "daemon/config.h"
+
+enum config_kind {
+    KEY_TEXT,     /* struct config_text */
+    KEY_SIZE,     /* uint64_t bytes, from a string with a unit */
+    KEY_DURATION, /* uint64_t nanoseconds, from a string with a unit */
+    KEY_NUMBER,   /* uint64_t, from an integer */
+    KEY_BOOL,     /* bool */
+    KEY_LEVEL,    /* enum raid_level */
+    KEY_ROTATION, /* enum raid_rotation */
+    KEY_STRINGS,  /* struct config_strings */
+    KEY_GROUP,    /* a struct described by `group` */
+    KEY_GROUPS,   /* struct config_list of such */
+};
+
+struct config_group;
+
+struct config_key {
+    const char *name;
+    enum config_kind kind;
+    size_t offset;        /* in the group's struct */
+    const char *fallback; /* default, as text; NULL: the key is required */
+    uint64_t min, max;    /* KEY_SIZE, KEY_DURATION (ns), KEY_NUMBER */
+    const struct config_group *group;
+    const char *help;
+};
+
+/* A group's struct begins with `unsigned line`. */
+struct config_group {
+    size_t struct_size;
+    const struct config_key *keys;
+    unsigned count;
+};
+
+extern const struct config_group config_root;
+
+void config_error(struct config_errors *errors, const char *path, unsigned line, const char *setting,
+                  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* What spans keys. */
+void config_check(const struct config *config, struct config_errors *errors);
+
+#endif
