@@ -50,7 +50,7 @@ endif
 
 CFLAGS ?= -O2 -g
 WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wwrite-strings \
-          -Wpointer-arith -Wimplicit-fallthrough $(if $(WERROR),-Werror)
+          -Wpointer-arith -Wimplicit-fallthrough -Wno-format-truncation $(if $(WERROR),-Werror)
 HARDEN := $(if $(SAN),,-D_FORTIFY_SOURCE=2) -fstack-protector-strong -fno-strict-aliasing -fno-omit-frame-pointer
 ALL_CFLAGS  = -std=gnu11 -D_GNU_SOURCE -DCORBEL_VERSION='"$(VERSION)"' -I. $(WARN) $(HARDEN) \
               $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all) $(LIB_CFLAGS) $(CPPFLAGS) $(CFLAGS)
@@ -62,8 +62,8 @@ src.core   := $(wildcard core/*.c)
 src.raid   := $(wildcard raid/*.c)
 src.cache  := $(wildcard cache/*.c)
 src.target := $(wildcard target/*.c target/*/*.c)
+src.ctl    := daemon/corbelctl.c daemon/ctl_client.c daemon/ctl_print.c daemon/units.c
 src.daemon := $(filter-out daemon/main.c daemon/ctl_%.c daemon/corbelctl.c,$(wildcard daemon/*.c))
-src.ctl    := $(wildcard daemon/ctl_*.c) daemon/corbelctl.c
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 lib = $(foreach l,$(1),$(B)/$(l).a)
 
@@ -78,6 +78,8 @@ $(B)/%.a:
 $(B)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/daemon/control.o: daemon/page.html
 
 $(B)/corbeld: $(B)/daemon/main.o $(call lib,daemon $(floors))
 	$(call say,LINK,$@)

@@ -1,0 +1,216 @@
+/* From a config to a running appliance and back: the order of start and stop on one page. See daemon/appliance.h. */
+#include "daemon/appliance.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "daemon/appliance_internal.h"
+
+static bool create_reactors(struct appliance *a, char *why, size_t why_len)
+{
+    const struct config_daemon *config = &a->config->daemon;
+    for (unsigned i = 0; i < config->reactors; i++) {
+        char name[16];
+        text_format(name, sizeof name, "corbel-data-%u", i);
+        struct reactor_options options = {.name = name,
+                                          .pages = (uint32_t)(config->memory / PAGE_BYTES),
+                                          .ring_entries = 1024,
+                                          .no_uring = a->threads_only};
+        struct reactor *reactor = reactor_create(&options, why, why_len);
+        if (reactor == NULL)
+            return false;
+        a->reactors[a->reactors_count++] = reactor;
+        reactor_start(reactor);
+    }
+    return true;
+}
+
+struct server_call {
+    struct sync_call call;
+    struct appliance *appliance;
+};
+
+static void create_servers(struct sync_call *call)
+{
+    struct appliance *a = container_of(call, struct server_call, call)->appliance;
+    const struct config_nbd *nbd = &a->config->nbd;
+    const struct config_iscsi *iscsi = &a->config->iscsi;
+    struct nbd_limits nbd_limits = {.connections = (uint32_t)nbd->connections,
+                                    .requests = (uint32_t)nbd->requests,
+                                    .negotiation_ns = nbd->negotiation_ns};
+    struct iscsi_limits iscsi_limits = {.connections = (uint32_t)iscsi->connections,
+                                        .commands = (uint32_t)iscsi->commands,
+                                        .login_ns = iscsi->login_ns,
+                                        .nop_interval_ns = iscsi->ping_interval_ns,
+                                        .nop_timeout_ns = iscsi->ping_timeout_ns};
+    a->nbd = nbd_server_create(call->loop, &nbd_limits);
+    a->iscsi = iscsi_server_create(call->loop, &iscsi_limits);
+    for (unsigned i = 0; i < iscsi->portals.count; i++)
+        iscsi_server_add_portal(a->iscsi, iscsi->portals.items[i].text);
+    sync_finish(call);
+}
+
+static void destroy_servers(struct sync_call *call)
+{
+    struct appliance *a = container_of(call, struct server_call, call)->appliance;
+    nbd_server_destroy(a->nbd);
+    iscsi_server_destroy(a->iscsi);
+    sync_finish(call);
+}
+
+struct appliance *appliance_create(struct config *config, char *why, size_t why_len)
+{
+    struct appliance *a = calloc(1, sizeof *a);
+    ASSERT(a != NULL);
+    a->config = config;
+    a->threads_only = strcmp(config->daemon.io.text, "threads") == 0;
+    a->started_s = (uint64_t)time(NULL);
+    TAILQ_INIT(&a->arrays);
+    TAILQ_INIT(&a->exports);
+    TAILQ_INIT(&a->targets);
+    TAILQ_INIT(&a->listeners);
+    if (create_reactors(a, why, why_len)) {
+        struct server_call servers = {.appliance = a};
+        sync_call(&servers.call, reactor_loop(a->reactors[0]), create_servers);
+        return a;
+    }
+    appliance_destroy(a);
+    return NULL;
+}
+
+void appliance_destroy(struct appliance *a)
+{
+    if (a->nbd != NULL) {
+        struct server_call servers = {.appliance = a};
+        sync_call(&servers.call, reactor_loop(a->reactors[0]), destroy_servers);
+    }
+    for (unsigned i = 0; i < a->reactors_count; i++) {
+        reactor_stop(a->reactors[i]);
+        reactor_join(a->reactors[i]);
+        reactor_destroy(a->reactors[i]);
+    }
+    config_free(a->config);
+    free(a);
+}
+
+int appliance_start(struct appliance *a, char *why, size_t why_len)
+{
+    struct assembly_options options = {0};
+    if (live_listeners_probe(a, a->config, why, why_len) < 0)
+        return -1;
+    live_arrays_start(a, a->config, &options);
+    live_serve(a, a->config);
+    return live_listeners_open(a, a->config, why, why_len);
+}
+
+void appliance_stop(struct appliance *a, void (*progress)(void))
+{
+    live_listeners_close(a);
+    live_drain(a, a->config->daemon.drain_ns);
+    if (progress != NULL)
+        progress();
+    live_targets_close(a);
+    struct live_array *live;
+    while ((live = TAILQ_FIRST(&a->arrays)) != NULL) {
+        live_array_close(live);
+        live_array_free(a, live);
+        if (progress != NULL)
+            progress();
+    }
+    struct live_export *export;
+    while ((export = TAILQ_FIRST(&a->exports)) != NULL) {
+        TAILQ_REMOVE(&a->exports, export, link);
+        free(export->name);
+        free(export->volume);
+        free(export);
+    }
+}
+
+struct close_call {
+    struct sync_call call;
+    struct blkdev *dev;
+    struct task closed;
+};
+
+static void close_over(struct task *task)
+{
+    sync_finish(&container_of(task, struct close_call, closed)->call);
+}
+
+static void close_run(struct sync_call *call)
+{
+    struct close_call *c = container_of(call, struct close_call, call);
+    c->closed.run = close_over;
+    blk_close(c->dev, &c->closed);
+}
+
+void blkdev_close_wait(struct blkdev *dev)
+{
+    struct close_call c = {.dev = dev};
+    sync_call(&c.call, dev->loop, close_run);
+}
+
+/* --- reload --- */
+
+static void append_text(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append_text(json_t *list, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    json_array_append_new(list, json_vsprintf(format, args));
+    va_end(args);
+}
+
+/* What a running daemon does not change: told, so that nobody believes it was taken over. */
+static void refuse_changes(const struct config *old, const struct config *new, json_t *refused)
+{
+    if (old->daemon.reactors != new->daemon.reactors)
+        append_text(refused, "daemon.reactors: threads are made at start; restart to change it");
+    if (old->daemon.memory != new->daemon.memory)
+        append_text(refused, "daemon.memory: memory is taken at start; restart to change it");
+    if (strcmp(old->daemon.control.text, new->daemon.control.text) != 0)
+        append_text(refused, "daemon.control: the socket is opened at start; restart to change it");
+    if (strcmp(old->daemon.io.text, new->daemon.io.text) != 0)
+        append_text(refused, "daemon.io: the engine is chosen when a disk is opened; restart to change it");
+    for (unsigned i = 0; i < new->arrays.count; i++) {
+        const struct config_array *array = config_item(&new->arrays, struct config_array, i);
+        for (unsigned j = 0; j < array->volumes.count; j++) {
+            char reference[2 * SB_NAME_SIZE + 2];
+            const char *volume = config_item(&array->volumes, struct config_volume, j)->name.text;
+            text_format(reference, sizeof reference, "%s/%s", array->name.text, volume);
+            if (config_find_volume(old, reference, NULL) == NULL)
+                append_text(refused, "arrays: %s is new; a reload creates nothing: use corbelctl apply", reference);
+        }
+    }
+}
+
+json_t *appliance_reload(struct appliance *a)
+{
+    json_t *taken = json_array(), *refused = json_array(), *errors = json_array();
+    struct config_errors mistakes = {0};
+    struct config *config = config_load(a->config->path, &mistakes);
+    if (config == NULL) {
+        for (unsigned i = 0; i < mistakes.count; i++)
+            append_text(errors, "%s", mistakes.lines[i]);
+        config_errors_free(&mistakes);
+        return json_pack("{s:o, s:o, s:o}", "taken", taken, "refused", refused, "errors", errors);
+    }
+    refuse_changes(a->config, config, refused);
+    for (unsigned i = 0; i < config->nbd.exports.count; i++) {
+        const char *name = config_item(&config->nbd.exports, struct config_export, i)->name.text;
+        if (live_export_find(a, name) == NULL)
+            append_text(taken, "NBD export \"%s\"", name);
+    }
+    for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
+        const char *name = config_item(&config->iscsi.targets, struct config_target, i)->name.text;
+        if (live_target_find(a, name) == NULL)
+            append_text(taken, "iSCSI target %s", name);
+    }
+    live_serve(a, config);
+    config_free(a->config);
+    a->config = config;
+    return json_pack("{s:o, s:o, s:o}", "taken", taken, "refused", refused, "errors", errors);
+}

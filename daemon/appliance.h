@@ -1,0 +1,53 @@
+/*
+ * The appliance: everything assembled.
+ *
+ * It owns the reactors, the disks, arrays, exports, targets and listeners, and is the only place that knows how they
+ * are put together. All its functions run on the worker's thread (daemon/worker.h) and may block; objects on reactors
+ * are reached by sync_call(). Nothing on a disk is changed by appliance_start() but what its array needs to go on (rule
+ * 6: nothing is formatted, grown or migrated because a daemon started); creating is appliance_apply()'s business.
+ *
+ *   appliance_start:  probe the listeners' addresses, scan the disks, decide and open the arrays, serve, listen last
+ *   appliance_stop:   close the listeners, drain, close the arrays (clean), join the reactors
+ */
+#ifndef DAEMON_APPLIANCE_H
+#define DAEMON_APPLIANCE_H
+
+#include <jansson.h>
+
+#include "daemon/config.h"
+
+struct appliance;
+
+/* Owns the config from now on. NULL: `why` says what is wrong. */
+struct appliance *appliance_create(struct config *config, char *why, size_t why_len);
+void appliance_destroy(struct appliance *appliance);
+
+/* 0, or -1 with a sentence: a listener's address cannot be had. Arrays that cannot start are logged and shown. */
+int appliance_start(struct appliance *appliance, char *why, size_t why_len);
+/* `progress` (may be NULL) is called between steps, e.g. to ask the service manager for more time. */
+void appliance_stop(struct appliance *appliance, void (*progress)(void));
+
+/*
+ * Read the config file again and take over what is safe: new exports and targets, log level. Returns a JSON object
+ * {"taken": [...], "refused": [...], "errors": [...]} of sentences.
+ */
+json_t *appliance_reload(struct appliance *appliance);
+
+/*
+ * The difference between the config file and what is, as a plan; carried out unless `dry_run`. Nothing at all is done
+ * if one step is refused. {"plan": [{"action", "object", "text", "refused"?}], "applied": bool, "errors": [...]}
+ */
+struct apply_options {
+    bool dry_run;
+    bool force; /* overwrite foreign data, start arrays that need force */
+};
+json_t *appliance_apply(struct appliance *appliance, const struct apply_options *options);
+
+/* `disk` is a path as in the config, or "array/slot". NULL, or what went wrong (valid until the next call). */
+const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
+const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
+
+/* Everything, for corbelctl and the page. */
+json_t *appliance_status(struct appliance *appliance);
+
+#endif

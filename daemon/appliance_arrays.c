@@ -1,0 +1,526 @@
+/*
+ * The appliance's arrays: from labels on disks to open arrays, and new arrays onto blank disks.
+ *
+ * Every disk is opened twice: once read-only for the scan, by which raid/assembly.c decides, and then exclusively, on
+ * the array's home reactor, if its array starts. An array lives on the reactor that its place in the config names.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "daemon/appliance_internal.h"
+#include "daemon/disk.h"
+#include "daemon/foreign.h"
+
+enum { ARRAYS_MAX = 64 };
+
+struct live_array *live_array_find(struct appliance *a, const char *name)
+{
+    struct live_array *live;
+    TAILQ_FOREACH(live, &a->arrays, link)
+    if (strcmp(live->name, name) == 0)
+        return live;
+    return NULL;
+}
+
+struct live_array *live_array_add(struct appliance *a, const char *name, unsigned index)
+{
+    struct live_array *live = calloc(1, sizeof *live);
+    ASSERT(live != NULL);
+    text_format(live->name, sizeof live->name, "%s", name);
+    live->home = a->reactors[index % a->reactors_count];
+    TAILQ_INSERT_TAIL(&a->arrays, live, link);
+    return live;
+}
+
+/* --- disks --- */
+
+static bool open_disk(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
+                      size_t why_len)
+{
+    struct disk_options options = {.exclusive = true, .no_uring = a->threads_only};
+    struct live_disk *disk = &live->disks[slot];
+    text_format(disk->path, sizeof disk->path, "%s", path);
+    disk->disk.dev = disk_open(live->home, path, &options, why, why_len);
+    if (disk->disk.dev == NULL)
+        return false;
+    disk_identity(disk->disk.dev, disk->disk.identity, sizeof disk->disk.identity);
+    return true;
+}
+
+static void close_disk(struct live_disk *disk)
+{
+    if (disk->disk.dev != NULL)
+        blkdev_close_wait(disk->disk.dev);
+    disk->disk.dev = NULL;
+}
+
+static void close_disks(struct live_array *live)
+{
+    for (unsigned i = 0; i < live->slots; i++)
+        close_disk(&live->disks[i]);
+}
+
+/* --- calls to an array on its reactor --- */
+
+struct array_sync {
+    struct sync_call call;
+    struct array_call array_call;
+    struct live_array *live;
+    const struct array_spec *spec;
+    const struct assembly *assembly;
+    const struct array_disk *disks;
+    const struct array_volume_spec *volume;
+    unsigned slot;
+    struct sb_array *description;
+};
+
+static void array_sync_done(struct array_call *call)
+{
+    sync_finish(&container_of(call, struct array_sync, array_call)->call);
+}
+
+/* Run it; true if it went well, else `why` has its sentence. */
+static bool array_sync(struct array_sync *sync, struct live_array *live, void (*run)(struct sync_call *), char *why,
+                       size_t why_len)
+{
+    sync->live = live;
+    sync->array_call.done = array_sync_done;
+    sync_call(&sync->call, reactor_loop(live->home), run);
+    if (sync->array_call.error != 0)
+        text_format(why, why_len, "%s", sync->array_call.message);
+    return sync->array_call.error == 0;
+}
+
+static void run_create(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_create(call->loop, sync->spec, &sync->array_call);
+}
+
+static void run_open(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_open(call->loop, sync->assembly, sync->disks, &sync->array_call);
+}
+
+static void run_close(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_close(sync->live->array, &sync->array_call);
+}
+
+static void run_add_volume(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_add_volume(sync->live->array, sync->volume, &sync->array_call);
+}
+
+static void run_fail(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_fail_member(sync->live->array, sync->slot, &sync->array_call);
+}
+
+static void run_online(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_online_member(sync->live->array, sync->slot, sync->disks, &sync->array_call);
+}
+
+static void run_describe(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    *sync->description = *array_description(sync->live->array);
+    sync_finish(call);
+}
+
+struct sb_array *live_array_describe(struct live_array *live)
+{
+    struct array_sync sync = {.live = live, .description = calloc(1, sizeof *sync.description)};
+    ASSERT(sync.description != NULL);
+    sync_call(&sync.call, reactor_loop(live->home), run_describe);
+    return sync.description;
+}
+
+bool live_array_add_volume(struct live_array *live, const struct array_volume_spec *spec, char *why, size_t why_len)
+{
+    struct array_sync sync = {.volume = spec};
+    return array_sync(&sync, live, run_add_volume, why, why_len);
+}
+
+void live_array_close(struct live_array *live)
+{
+    char why[256];
+    struct array_sync sync = {0};
+    if (live->array != NULL && !array_sync(&sync, live, run_close, why, sizeof why))
+        log_error("array %s was not stopped cleanly: %s", live->name, why);
+    live->array = NULL;
+    close_disks(live);
+}
+
+void live_array_free(struct appliance *a, struct live_array *live)
+{
+    TAILQ_REMOVE(&a->arrays, live, link);
+    free(live);
+}
+
+/* --- start --- */
+
+static const char *disk_error_of(const struct scan *scan, const char *path)
+{
+    for (unsigned i = 0; i < scan->count; i++)
+        if (strcmp(scan->disks[i].path, path) == 0 && scan->disks[i].error[0] != '\0')
+            return scan->disks[i].error;
+    return NULL;
+}
+
+/* Open the disks an assembly names, and the array on them. */
+static void start_assembly(struct appliance *a, struct live_array *live, const struct assembly *assembly,
+                           const struct scan_disk *const *found)
+{
+    struct array_disk disks[RAID_MEMBERS_MAX] = {0};
+    char why[512];
+    live->slots = assembly->array.members_count;
+    for (unsigned slot = 0; slot < live->slots; slot++) {
+        int index = assembly->disk_of_slot[slot];
+        if (index < 0)
+            continue;
+        if (!open_disk(a, live, slot, found[index]->path, why, sizeof why)) {
+            text_format(live->verdict, sizeof live->verdict, "waiting");
+            text_format(live->reason, sizeof live->reason, "%s", why);
+            log_error("array %s is not started: %s", live->name, why);
+            close_disks(live);
+            return;
+        }
+        disks[slot] = live->disks[slot].disk;
+    }
+    struct array_sync sync = {.assembly = assembly, .disks = disks};
+    if (!array_sync(&sync, live, run_open, why, sizeof why)) {
+        text_format(live->reason, sizeof live->reason, "%s", why);
+        log_error("array %s is not started: %s", live->name, why);
+        close_disks(live);
+        return;
+    }
+    live->array = sync.array_call.array;
+    log_notice("array %s started, %s: %s", live->name, live->verdict, assembly->reason);
+}
+
+static int config_array_index(const struct config *config, const char *name)
+{
+    for (unsigned i = 0; i < config->arrays.count; i++)
+        if (strcmp(config_item(&config->arrays, struct config_array, i)->name.text, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* Does a disk listed for another array than its own belong to this assembly? Says so. */
+static void warn_of_strangers(const struct config *config, const struct scan *scan)
+{
+    for (unsigned i = 0; i < config->arrays.count; i++) {
+        const struct config_array *array = config_item(&config->arrays, struct config_array, i);
+        for (unsigned d = 0; d < array->disks.count; d++)
+            for (unsigned s = 0; s < scan->count; s++) {
+                const struct scan_disk *disk = &scan->disks[s];
+                if (strcmp(disk->path, array->disks.items[d].text) == 0 && disk->label != NULL &&
+                    strcmp(disk->label->array.name, array->name.text) != 0)
+                    log_error("%s:%u: disk %s is listed for array %s but belongs to array %s", config->path, disk->line,
+                              disk->path, array->name.text, disk->label->array.name);
+            }
+    }
+}
+
+/* An array of the config that no disk carries: not created yet, or all its disks are away. */
+static void note_not_created(struct live_array *live, const struct config_array *spec, const struct scan *scan)
+{
+    const char *error = NULL;
+    for (unsigned d = 0; d < spec->disks.count && error == NULL; d++)
+        error = disk_error_of(scan, spec->disks.items[d].text);
+    text_format(live->verdict, sizeof live->verdict, "not created");
+    if (error != NULL)
+        text_format(live->reason, sizeof live->reason, "no disk carries this array; %s", error);
+    else
+        text_format(live->reason, sizeof live->reason, "no disk carries this array; corbelctl apply creates it");
+    log_notice("array %s: %s", live->name, live->reason);
+}
+
+static unsigned decide(const struct scan *scan, const struct assembly_options *options, struct assembly *out,
+                       const struct scan_disk **found)
+{
+    struct assembly_disk disks[RAID_MEMBERS_MAX * 4];
+    unsigned count = 0;
+    for (unsigned i = 0; i < scan->count && count < ARRAY_LENGTH(disks); i++) {
+        const struct scan_disk *disk = &scan->disks[i];
+        if (disk->error[0] != '\0')
+            log_warn("disk %s is left out: %s", disk->path, disk->error);
+        else if (disk->verdict == SB_DAMAGED || disk->verdict == SB_UNSUPPORTED)
+            log_error("disk %s is left out: %s", disk->path, disk->why);
+        if (disk->label == NULL)
+            continue;
+        found[count] = disk;
+        disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
+    }
+    return assembly_decide(disks, count, options, out, ARRAYS_MAX);
+}
+
+static void start_found(struct appliance *a, const struct config *config, const struct assembly *assembly,
+                        const struct scan_disk *const *found)
+{
+    struct live_array *live = live_array_find(a, assembly->array.name);
+    if (live != NULL && live->array != NULL)
+        return;
+    int index = config_array_index(config, assembly->array.name);
+    if (index < 0) {
+        log_notice("array %s found on disks is not in the config: left alone", assembly->array.name);
+        return;
+    }
+    if (live == NULL)
+        live = live_array_add(a, assembly->array.name, (unsigned)index);
+    text_format(live->verdict, sizeof live->verdict, "%s", assembly_verdict_name(assembly->verdict));
+    text_format(live->reason, sizeof live->reason, "%s", assembly->reason);
+    if (assembly->startable)
+        start_assembly(a, live, assembly, found);
+    else
+        log_error("array %s is not started: %s", live->name, assembly->reason);
+}
+
+void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options)
+{
+    struct scan scan = {0};
+    const struct scan_disk *found[RAID_MEMBERS_MAX * 4];
+    struct assembly *assemblies = calloc(ARRAYS_MAX, sizeof *assemblies);
+    ASSERT(assemblies != NULL);
+    scan_config(&scan, a->reactors[0], config);
+    warn_of_strangers(config, &scan);
+    unsigned count = MIN(decide(&scan, options, assemblies, found), (unsigned)ARRAYS_MAX);
+    for (unsigned i = 0; i < count; i++)
+        start_found(a, config, &assemblies[i], found);
+    for (unsigned i = 0; i < config->arrays.count; i++) {
+        const struct config_array *spec = config_item(&config->arrays, struct config_array, i);
+        if (live_array_find(a, spec->name.text) == NULL)
+            note_not_created(live_array_add(a, spec->name.text, i), spec, &scan);
+    }
+    free(assemblies);
+    scan_free(&scan);
+}
+
+/* --- create --- */
+
+void array_spec_from_config(const struct config_array *config, struct array_spec *spec)
+{
+    *spec = (struct array_spec){.disks_count = config->disks.count, .volumes_count = config->volumes.count};
+    text_format(spec->name, sizeof spec->name, "%s", config->name.text);
+    for (unsigned i = 0; i < config->volumes.count; i++) {
+        const struct config_volume *volume = config_item(&config->volumes, struct config_volume, i);
+        struct array_volume_spec *out = &spec->volumes[i];
+        text_format(out->name, sizeof out->name, "%s", volume->name.text);
+        out->layout = config_volume_layout(config, volume);
+        out->slot = (unsigned)volume->slot;
+        out->size = volume->size;
+    }
+}
+
+bool live_array_create(struct appliance *a, const struct config_array *config, unsigned index, char *why, size_t why_len)
+{
+    struct live_array *live = live_array_find(a, config->name.text);
+    if (live == NULL)
+        live = live_array_add(a, config->name.text, index);
+    struct array_spec *spec = calloc(1, sizeof *spec);
+    ASSERT(spec != NULL && live->array == NULL);
+    array_spec_from_config(config, spec);
+    live->slots = spec->disks_count;
+    bool good = true;
+    for (unsigned slot = 0; slot < live->slots && good; slot++) {
+        good = open_disk(a, live, slot, config->disks.items[slot].text, why, why_len);
+        spec->disks[slot] = live->disks[slot].disk;
+    }
+    struct array_sync sync = {.spec = spec};
+    good = good && array_sync(&sync, live, run_create, why, why_len);
+    if (good) {
+        live->array = sync.array_call.array;
+        text_format(live->verdict, sizeof live->verdict, "complete");
+        text_format(live->reason, sizeof live->reason, "created");
+        log_notice("array %s created on %u disks", live->name, live->slots);
+    } else {
+        close_disks(live);
+        text_format(live->reason, sizeof live->reason, "%s", why);
+    }
+    free(spec);
+    return good;
+}
+
+struct volume_call {
+    struct sync_call call;
+    struct live_array *live;
+    const char *name;
+    struct blkdev *dev;
+};
+
+static void run_find_volume(struct sync_call *call)
+{
+    struct volume_call *c = container_of(call, struct volume_call, call);
+    c->dev = array_volume(c->live->array, c->name);
+    sync_finish(call);
+}
+
+struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home)
+{
+    char name[SB_NAME_SIZE];
+    const char *slash = strchr(reference, '/');
+    if (slash == NULL || (size_t)(slash - reference) >= sizeof name)
+        return NULL;
+    text_format(name, sizeof name, "%.*s", (int)(slash - reference), reference);
+    struct volume_call c = {.live = live_array_find(a, name), .name = slash + 1};
+    if (c.live == NULL || c.live->array == NULL)
+        return NULL;
+    sync_call(&c.call, reactor_loop(c.live->home), run_find_volume);
+    *home = c.live->home;
+    return c.dev;
+}
+
+/* --- disks by hand --- */
+
+/* "array/slot", or the path of a disk in use. */
+static struct live_array *find_slot(struct appliance *a, const char *disk, unsigned *slot)
+{
+    struct live_array *live;
+    TAILQ_FOREACH(live, &a->arrays, link)
+    {
+        size_t len = strlen(live->name);
+        if (strncmp(disk, live->name, len) == 0 && disk[len] == '/') {
+            char *end;
+            unsigned long number = strtoul(disk + len + 1, &end, 10);
+            if (*end == '\0' && end != disk + len + 1 && number < live->slots) {
+                *slot = (unsigned)number;
+                return live;
+            }
+        }
+        for (unsigned i = 0; i < live->slots; i++)
+            if (live->disks[i].path[0] != '\0' && strcmp(live->disks[i].path, disk) == 0) {
+                *slot = i;
+                return live;
+            }
+    }
+    return NULL;
+}
+
+static const char *not_found(struct appliance *a, const char *disk)
+{
+    text_format(a->message, sizeof a->message, "%s is no disk of a running array; give its path or ARRAY/SLOT", disk);
+    return a->message;
+}
+
+const char *appliance_disk_fail(struct appliance *a, const char *disk)
+{
+    struct array_sync sync = {0};
+    struct live_array *live = find_slot(a, disk, &sync.slot);
+    if (live == NULL || live->array == NULL)
+        return not_found(a, disk);
+    return array_sync(&sync, live, run_fail, a->message, sizeof a->message) ? NULL : a->message;
+}
+
+/* The config's path for a slot that has had no disk since start. */
+static const char *configured_path(const struct appliance *a, const struct live_array *live, unsigned slot)
+{
+    int index = config_array_index(a->config, live->name);
+    const struct config_array *array = index >= 0 ? config_item(&a->config->arrays, struct config_array, index) : NULL;
+    return array != NULL && slot < array->disks.count ? array->disks.items[slot].text : NULL;
+}
+
+/* Which slot should a disk that is not in use go to? The failed or absent one whose path in the config it is. */
+static struct live_array *find_configured_slot(struct appliance *a, const char *path, unsigned *slot)
+{
+    struct live_array *live;
+    TAILQ_FOREACH(live, &a->arrays, link)
+    for (unsigned i = 0; i < live->slots; i++) {
+        const char *configured = configured_path(a, live, i);
+        if (configured != NULL && strcmp(configured, path) == 0) {
+            *slot = i;
+            return live;
+        }
+    }
+    return NULL;
+}
+
+/* May this disk be overwritten? Its own array's stale member, and a blank disk, may. */
+static bool may_take(struct appliance *a, struct live_array *live, const char *path, bool force)
+{
+    struct scan scan = {0};
+    char what[256];
+    struct sb_array *description = live_array_describe(live);
+    scan_add(&scan, live->home, path, 0);
+    const struct scan_disk *disk = &scan.disks[0];
+    a->message[0] = '\0';
+    if (disk->error[0] != '\0')
+        text_format(a->message, sizeof a->message, "%s", disk->error);
+    else if (disk->label != NULL && !uuid_equal(&disk->label->array.uuid, &description->uuid))
+        text_format(a->message, sizeof a->message, "disk %s belongs to array %s: not taken", path,
+                    disk->label->array.name);
+    else if (disk->label == NULL && !force && foreign_probe(path, what, sizeof what))
+        text_format(a->message, sizeof a->message, "disk %s holds %s: not taken; --force overwrites it", path, what);
+    free(description);
+    scan_free(&scan);
+    return a->message[0] == '\0';
+}
+
+struct slot_call {
+    struct sync_call call;
+    struct live_array *live;
+    unsigned slot;
+    bool in_service, busy;
+};
+
+static void run_look_at_slot(struct sync_call *call)
+{
+    struct slot_call *c = container_of(call, struct slot_call, call);
+    struct array_info *info = calloc(1, sizeof *info);
+    ASSERT(info != NULL);
+    array_info(c->live->array, info);
+    const char *state = info->members[c->slot].state;
+    c->in_service = strcmp(state, "failed") != 0 && strcmp(state, "absent") != 0;
+    struct blkdev *dev = c->live->disks[c->slot].disk.dev;
+    c->busy = dev != NULL && dev->in_flight > 0;
+    free(info);
+    sync_finish(call);
+}
+
+/* The slot must be out of service, and its old device silent, before another one is opened for it. */
+static bool slot_is_free(struct appliance *a, struct live_array *live, unsigned slot)
+{
+    struct slot_call c = {.live = live, .slot = slot};
+    sync_call(&c.call, reactor_loop(live->home), run_look_at_slot);
+    if (c.in_service)
+        text_format(a->message, sizeof a->message, "slot %u of array %s is in service already", slot, live->name);
+    else if (c.busy)
+        text_format(a->message, sizeof a->message,
+                    "the failed disk %s still has requests under way; try again when it has given them up",
+                    live->disks[slot].path);
+    return !c.in_service && !c.busy;
+}
+
+const char *appliance_disk_online(struct appliance *a, const char *disk, bool force)
+{
+    unsigned slot;
+    struct live_array *live = find_slot(a, disk, &slot);
+    if (live == NULL)
+        live = find_configured_slot(a, disk, &slot);
+    if (live == NULL || live->array == NULL)
+        return not_found(a, disk);
+    char path[512];
+    const char *configured = configured_path(a, live, slot);
+    text_format(path, sizeof path, "%s", live->disks[slot].path[0] != '\0' ? live->disks[slot].path
+                                         : configured != NULL               ? configured
+                                                                            : disk);
+    if (!slot_is_free(a, live, slot) || !may_take(a, live, path, force))
+        return a->message;
+    close_disk(&live->disks[slot]);
+    if (!open_disk(a, live, slot, path, a->message, sizeof a->message))
+        return a->message;
+    struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};
+    if (array_sync(&sync, live, run_online, a->message, sizeof a->message))
+        return NULL;
+    close_disk(&live->disks[slot]);
+    return a->message;
+}

@@ -1,0 +1,103 @@
+/* The appliance's insides, shared by the files daemon/appliance*.c and by nobody else. */
+#ifndef DAEMON_APPLIANCE_INTERNAL_H
+#define DAEMON_APPLIANCE_INTERNAL_H
+
+#include "daemon/appliance.h"
+#include "daemon/listener.h"
+#include "daemon/reactor.h"
+#include "daemon/scan.h"
+#include "daemon/worker.h"
+#include "raid/array.h"
+#include "target/iscsi/iscsi.h"
+#include "target/nbd/nbd.h"
+
+/* A disk in a slot. `dev` is NULL while none is open. */
+struct live_disk {
+    char path[512];
+    struct array_disk disk;
+};
+
+/* An array of the config, or found on a disk; `array` is NULL while it is not started, and `reason` says why. */
+struct live_array {
+    TAILQ_ENTRY(live_array) link;
+    char name[SB_NAME_SIZE];
+    struct reactor *home;
+    struct array *array;
+    unsigned slots;
+    struct live_disk disks[RAID_MEMBERS_MAX];
+    char verdict[32], reason[1024];
+};
+
+struct live_export {
+    TAILQ_ENTRY(live_export) link;
+    char *name, *volume;
+};
+
+struct live_target {
+    TAILQ_ENTRY(live_target) link;
+    char *name;
+    struct scsi_target *scsi;
+    struct reactor *home;
+    unsigned proxies_count;
+    struct blkdev *proxies[SCSI_LUNS_MAX];
+    unsigned luns_count;
+};
+
+struct live_listener {
+    TAILQ_ENTRY(live_listener) link;
+    struct listener *listener;
+    char address[128];
+    const char *protocol; /* "nbd", "iscsi" */
+};
+
+struct appliance {
+    struct config *config;
+    unsigned reactors_count;
+    struct reactor *reactors[64];
+    TAILQ_HEAD(, live_array) arrays;
+    TAILQ_HEAD(, live_export) exports;
+    TAILQ_HEAD(, live_target) targets;
+    TAILQ_HEAD(, live_listener) listeners;
+    struct nbd_server *nbd;
+    struct iscsi_server *iscsi;
+    bool threads_only;
+    uint64_t started_s;
+    char message[512]; /* the last error of a call */
+};
+
+/* --- appliance_arrays.c --- */
+
+struct live_array *live_array_find(struct appliance *a, const char *name);
+/* A new entry without array, on the home reactor of the config's `index`th array. */
+struct live_array *live_array_add(struct appliance *a, const char *name, unsigned index);
+/* Scan the config's disks, then start every array that may start and is not started. */
+void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options);
+/* What would be started with these options? Fills verdict and reason of those that are not. No array is opened. */
+bool live_array_create(struct appliance *a, const struct config_array *spec, unsigned index, char *why, size_t why_len);
+bool live_array_add_volume(struct live_array *live, const struct array_volume_spec *spec, char *why, size_t why_len);
+void live_array_close(struct live_array *live);
+void live_array_free(struct appliance *a, struct live_array *live);
+/* The description as it is now: a copy the caller frees. */
+struct sb_array *live_array_describe(struct live_array *live);
+/* The device of "array/volume", and its home. NULL: not there. */
+struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home);
+/* Spec of a config's array for raid/, without devices. */
+void array_spec_from_config(const struct config_array *config, struct array_spec *spec);
+
+/* --- appliance_serve.c --- */
+
+/* Serve what the config names and is not served yet; what cannot be (its volume is missing) is logged. */
+void live_serve(struct appliance *a, const struct config *config);
+struct live_export *live_export_find(struct appliance *a, const char *name);
+struct live_target *live_target_find(struct appliance *a, const char *name);
+/* Can the addresses be bound? Tried and let go. */
+int live_listeners_probe(struct appliance *a, const struct config *config, char *why, size_t why_len);
+int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len);
+void live_listeners_close(struct appliance *a);
+void live_drain(struct appliance *a, uint64_t grace_ns);
+void live_targets_close(struct appliance *a);
+
+/* Close a device on its loop and wait. */
+void blkdev_close_wait(struct blkdev *dev);
+
+#endif

@@ -1,0 +1,318 @@
+/*
+ * corbelctl apply: the difference between the config and what is, as a list of steps; then the steps.
+ *
+ * Analyse, decide, act: the plan is made from a scan and the arrays' descriptions without changing anything; one
+ * refused step means that nothing at all is done. Whatever would overwrite something is looked at with libblkid first
+ * and needs --force.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "daemon/appliance_internal.h"
+#include "daemon/foreign.h"
+#include "daemon/units.h"
+
+struct plan {
+    struct appliance *a;
+    const struct config *config;
+    const struct apply_options *options;
+    struct scan scan;
+    json_t *steps; /* shown */
+    bool refused;
+    uint64_t create; /* bit: array of the config */
+    bool start;      /* some array may start now */
+    json_t *errors;
+};
+
+static void add_step(struct plan *p, const char *action, const char *object, const char *refused, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+static void add_step(struct plan *p, const char *action, const char *object, const char *refused, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    json_t *step = json_pack("{s:s, s:s, s:o}", "action", action, "object", object, "text", json_vsprintf(format, args));
+    va_end(args);
+    if (refused != NULL) {
+        json_object_set_new(step, "refused", json_string(refused));
+        p->refused = true;
+    }
+    json_array_append_new(p->steps, step);
+}
+
+/* --- a new array --- */
+
+static const struct scan_disk *scanned(const struct plan *p, const char *path)
+{
+    for (unsigned i = 0; i < p->scan.count; i++)
+        if (strcmp(p->scan.disks[i].path, path) == 0)
+            return &p->scan.disks[i];
+    return NULL;
+}
+
+/* NULL if the disk may become a member; else why not. */
+static const char *disk_objection(struct plan *p, const struct config_text *path, char *why, size_t why_len)
+{
+    const struct scan_disk *disk = scanned(p, path->text);
+    char what[256];
+    if (disk == NULL)
+        text_format(why, why_len, "%s:%u: disk %s is the same device as another disk of the config", p->config->path,
+                    path->line, path->text);
+    else if (disk->error[0] != '\0')
+        text_format(why, why_len, "%s:%u: %s", p->config->path, path->line, disk->error);
+    else if (disk->read_only)
+        text_format(why, why_len, "%s:%u: disk %s is read-only", p->config->path, path->line, path->text);
+    else if (disk->label != NULL)
+        text_format(why, why_len, "%s:%u: disk %s belongs to array %s", p->config->path, path->line, path->text,
+                    disk->label->array.name);
+    else if ((disk->verdict == SB_DAMAGED || disk->verdict == SB_UNSUPPORTED) && !p->options->force)
+        text_format(why, why_len, "%s:%u: disk %s: %s; --force overwrites it", p->config->path, path->line, path->text,
+                    disk->why);
+    else if (!p->options->force && foreign_probe(path->text, what, sizeof what))
+        text_format(why, why_len, "%s:%u: disk %s holds %s; --force overwrites it", p->config->path, path->line,
+                    path->text, what);
+    else
+        return NULL;
+    return why;
+}
+
+/* Ask raid/ whether the shape fits these disks: stand-in devices with their sizes, no I/O. */
+static const char *shape_objection(struct plan *p, const struct config_array *array, char *why, size_t why_len)
+{
+    struct array_spec *spec = calloc(1, sizeof *spec);
+    struct blkdev *devices = calloc(array->disks.count, sizeof *devices);
+    struct sb_array *description = calloc(1, sizeof *description);
+    ASSERT(spec != NULL && devices != NULL && description != NULL);
+    array_spec_from_config(array, spec);
+    for (unsigned i = 0; i < array->disks.count; i++) {
+        const struct scan_disk *disk = scanned(p, array->disks.items[i].text);
+        text_format(devices[i].name, sizeof devices[i].name, "%s", disk->path);
+        devices[i].info = (struct blk_info){
+            .size = disk->size, .logical_block = disk->logical_block, .physical_block = disk->logical_block};
+        spec->disks[i].dev = &devices[i];
+        text_format(spec->disks[i].identity, sizeof spec->disks[i].identity, "%s", disk->identity);
+    }
+    const char *wrong =
+        array_describe(reactor_loop(p->a->reactors[0]), spec, description, why, why_len);
+    free(description);
+    free(devices);
+    free(spec);
+    return wrong;
+}
+
+static void describe_volumes(const struct config_array *array, char *out, size_t out_len)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (unsigned i = 0; i < array->volumes.count && used < out_len; i++) {
+        const struct config_volume *volume = config_item(&array->volumes, struct config_volume, i);
+        char size[32] = "the rest";
+        if (volume->size != 0)
+            size_format(volume->size, size, sizeof size);
+        text_format(out + used, out_len - used, "%s%s (%s, %s)", i > 0 ? ", " : "", volume->name.text,
+                    raid_level_name(volume->level), size);
+        used = strlen(out);
+    }
+}
+
+static void plan_create(struct plan *p, const struct config_array *array, unsigned index)
+{
+    char why[512], volumes[1024];
+    const char *objection = NULL;
+    for (unsigned i = 0; i < array->disks.count && objection == NULL; i++)
+        objection = disk_objection(p, &array->disks.items[i], why, sizeof why);
+    if (objection == NULL)
+        objection = shape_objection(p, array, why, sizeof why);
+    describe_volumes(array, volumes, sizeof volumes);
+    add_step(p, "create-array", array->name.text, objection, "create array %s on %u disks, with volumes %s; what is on the disks is lost",
+             array->name.text, array->disks.count, volumes);
+    p->create |= 1ull << index;
+}
+
+/* --- an array that is there --- */
+
+static const struct sb_volume *volume_there(const struct sb_array *array, const char *name)
+{
+    for (unsigned i = 0; i < array->volumes_count; i++)
+        if (strcmp(array->volumes[i].name, name) == 0)
+            return &array->volumes[i];
+    return NULL;
+}
+
+static void plan_volume(struct plan *p, const struct config_array *array, const struct config_volume *volume,
+                        const struct sb_array *there)
+{
+    char reference[2 * SB_NAME_SIZE + 2], size[32] = "all that is left";
+    text_format(reference, sizeof reference, "%s/%s", array->name.text, volume->name.text);
+    const struct sb_volume *now = volume_there(there, volume->name.text);
+    if (volume->size != 0)
+        size_format(volume->size, size, sizeof size);
+    if (now == NULL) {
+        add_step(p, "create-volume", reference, NULL, "create volume %s (%s, %s)", reference,
+                 raid_level_name(volume->level), size);
+        return;
+    }
+    struct layout_spec want = config_volume_layout(array, volume);
+    if (want.level != now->spec.level || want.chunk != now->spec.chunk || want.spans != now->spec.spans ||
+        want.copies != now->spec.copies || want.rotation != now->spec.rotation)
+        add_step(p, "change-volume", reference, "changing the shape of a volume is not possible in this version",
+                 "change volume %s from %s to %s", reference, raid_level_name(now->spec.level), raid_level_name(want.level));
+    else if (volume->size != 0 && round_up(volume->size, 4 * KIB) != now->size)
+        add_step(p, "resize-volume", reference, "changing the size of a volume is not possible in this version",
+                 "resize volume %s to %s", reference, size);
+}
+
+static void plan_present(struct plan *p, const struct config_array *array, struct live_array *live)
+{
+    struct sb_array *there = live_array_describe(live);
+    if (there->members_count != array->disks.count)
+        add_step(p, "change-disks", array->name.text, "adding and removing disks is not possible in this version",
+                 "change array %s from %u to %u disks", array->name.text, there->members_count, array->disks.count);
+    for (unsigned i = 0; i < array->volumes.count; i++)
+        plan_volume(p, array, config_item(&array->volumes, struct config_volume, i), there);
+    for (unsigned i = 0; i < there->volumes_count; i++) {
+        bool named = false;
+        for (unsigned j = 0; j < array->volumes.count; j++)
+            named = named || strcmp(config_item(&array->volumes, struct config_volume, j)->name.text, there->volumes[i].name) == 0;
+        if (!named)
+            add_step(p, "note", there->volumes[i].name, NULL, "volume %s/%s is not in the config: left alone",
+                     array->name.text, there->volumes[i].name);
+    }
+    free(there);
+}
+
+/* --- an array whose members are there, but which is not started --- */
+
+static bool labels_found(const struct plan *p, const char *name)
+{
+    for (unsigned i = 0; i < p->scan.count; i++)
+        if (p->scan.disks[i].label != NULL && strcmp(p->scan.disks[i].label->array.name, name) == 0)
+            return true;
+    return false;
+}
+
+static void plan_start(struct plan *p, const struct config_array *array)
+{
+    struct assembly_disk disks[RAID_MEMBERS_MAX * 4];
+    struct assembly *found = calloc(64, sizeof *found);
+    ASSERT(found != NULL);
+    unsigned count = 0;
+    for (unsigned i = 0; i < p->scan.count && count < ARRAY_LENGTH(disks); i++) {
+        const struct scan_disk *disk = &p->scan.disks[i];
+        if (disk->label != NULL)
+            disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
+    }
+    struct assembly_options options = {.force = p->options->force};
+    unsigned arrays = MIN(assembly_decide(disks, count, &options, found, 64), 64u);
+    for (unsigned i = 0; i < arrays; i++) {
+        if (strcmp(found[i].array.name, array->name.text) != 0)
+            continue;
+        add_step(p, "start-array", array->name.text, found[i].startable ? NULL : found[i].reason, "start array %s, %s%s",
+                 array->name.text, assembly_verdict_name(found[i].verdict), p->options->force ? ", by force" : "");
+        p->start = true;
+    }
+    free(found);
+}
+
+/* --- all of it --- */
+
+static void plan_services(struct plan *p)
+{
+    for (unsigned i = 0; i < p->config->nbd.exports.count; i++) {
+        const struct config_export *export = config_item(&p->config->nbd.exports, struct config_export, i);
+        if (live_export_find(p->a, export->name.text) == NULL)
+            add_step(p, "serve-export", export->name.text, NULL, "serve volume %s as NBD export \"%s\"",
+                     export->volume.text, export->name.text);
+    }
+    for (unsigned i = 0; i < p->config->iscsi.targets.count; i++) {
+        const struct config_target *target = config_item(&p->config->iscsi.targets, struct config_target, i);
+        if (live_target_find(p->a, target->name.text) == NULL)
+            add_step(p, "serve-target", target->name.text, NULL, "serve iSCSI target %s with %u LUNs", target->name.text,
+                     target->luns.count);
+    }
+}
+
+static void make_plan(struct plan *p)
+{
+    scan_config(&p->scan, p->a->reactors[0], p->config);
+    for (unsigned i = 0; i < p->config->arrays.count; i++) {
+        const struct config_array *array = config_item(&p->config->arrays, struct config_array, i);
+        struct live_array *live = live_array_find(p->a, array->name.text);
+        if (live != NULL && live->array != NULL)
+            plan_present(p, array, live);
+        else if (labels_found(p, array->name.text))
+            plan_start(p, array);
+        else
+            plan_create(p, array, i);
+    }
+    plan_services(p);
+}
+
+static void fail_step(struct plan *p, const char *why)
+{
+    log_error("apply: %s", why);
+    json_array_append_new(p->errors, json_string(why));
+}
+
+static void add_missing_volumes(struct plan *p, const struct config_array *array)
+{
+    struct live_array *live = live_array_find(p->a, array->name.text);
+    if (live == NULL || live->array == NULL)
+        return;
+    struct array_spec *spec = calloc(1, sizeof *spec);
+    struct sb_array *there = live_array_describe(live);
+    ASSERT(spec != NULL);
+    array_spec_from_config(array, spec);
+    for (unsigned i = 0; i < spec->volumes_count; i++) {
+        char why[512];
+        if (volume_there(there, spec->volumes[i].name) == NULL &&
+            !live_array_add_volume(live, &spec->volumes[i], why, sizeof why))
+            fail_step(p, why);
+    }
+    free(there);
+    free(spec);
+}
+
+static void carry_out(struct plan *p)
+{
+    char why[512];
+    if (p->start) {
+        struct assembly_options options = {.force = p->options->force};
+        live_arrays_start(p->a, p->config, &options);
+    }
+    for (unsigned i = 0; i < p->config->arrays.count; i++) {
+        const struct config_array *array = config_item(&p->config->arrays, struct config_array, i);
+        if (p->create & 1ull << i) {
+            if (!live_array_create(p->a, array, i, why, sizeof why))
+                fail_step(p, why);
+        } else {
+            add_missing_volumes(p, array);
+        }
+    }
+    live_serve(p->a, p->config);
+}
+
+json_t *appliance_apply(struct appliance *a, const struct apply_options *options)
+{
+    struct config_errors mistakes = {0};
+    struct config *config = config_load(a->config->path, &mistakes);
+    struct plan p = {.a = a, .config = config, .options = options, .steps = json_array(), .errors = json_array()};
+    bool applied = false;
+    for (unsigned i = 0; i < mistakes.count; i++)
+        json_array_append_new(p.errors, json_string(mistakes.lines[i]));
+    config_errors_free(&mistakes);
+    if (config != NULL) {
+        make_plan(&p);
+        if (!options->dry_run && !p.refused) {
+            carry_out(&p);
+            applied = json_array_size(p.errors) == 0;
+            config_free(a->config);
+            a->config = config;
+        } else {
+            config_free(config);
+        }
+        scan_free(&p.scan);
+    }
+    return json_pack("{s:o, s:b, s:b, s:o}", "plan", p.steps, "applied", applied, "refused", p.refused, "errors", p.errors);
+}

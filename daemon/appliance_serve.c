@@ -1,0 +1,339 @@
+/*
+ * What the appliance shows to the network: exports, targets, listeners.
+ *
+ * place: the first reactor accepts and negotiates; an NBD connection then moves to the home of its export's volume, an
+ * iSCSI connection to the home of its target, which is that of the volume of its first LUN. A LUN whose volume lives
+ * elsewhere is reached through a proxy (core/blk_proxy.h).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/blk_proxy.h"
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "daemon/appliance_internal.h"
+
+struct live_export *live_export_find(struct appliance *a, const char *name)
+{
+    struct live_export *export;
+    TAILQ_FOREACH(export, &a->exports, link)
+    if (strcmp(export->name, name) == 0)
+        return export;
+    return NULL;
+}
+
+struct live_target *live_target_find(struct appliance *a, const char *name)
+{
+    struct live_target *target;
+    TAILQ_FOREACH(target, &a->targets, link)
+    if (strcmp(target->name, name) == 0)
+        return target;
+    return NULL;
+}
+
+/* --- NBD --- */
+
+struct export_call {
+    struct sync_call call;
+    struct appliance *appliance;
+    struct nbd_export_options options;
+    int error;
+};
+
+static void run_add_export(struct sync_call *call)
+{
+    struct export_call *c = container_of(call, struct export_call, call);
+    c->error = nbd_server_add_export(c->appliance->nbd, &c->options);
+    sync_finish(call);
+}
+
+static void serve_export(struct appliance *a, const struct config_export *config)
+{
+    struct reactor *home;
+    struct blkdev *dev = live_volume_find(a, config->volume.text, &home);
+    if (dev == NULL) {
+        log_warn("NBD export \"%s\" is not served: volume %s is not there", config->name.text, config->volume.text);
+        return;
+    }
+    struct export_call c = {.appliance = a,
+                            .options = {.name = config->name.text,
+                                        .description = config->description.text,
+                                        .dev = dev,
+                                        .read_only = config->read_only,
+                                        .hidden = config->hidden}};
+    sync_call(&c.call, reactor_loop(a->reactors[0]), run_add_export);
+    if (c.error != 0) {
+        log_error("NBD export \"%s\" is not served: %s", config->name.text, strerror(-c.error));
+        return;
+    }
+    struct live_export *live = calloc(1, sizeof *live);
+    ASSERT(live != NULL);
+    live->name = strdup(config->name.text);
+    live->volume = strdup(config->volume.text);
+    TAILQ_INSERT_TAIL(&a->exports, live, link);
+    log_info("NBD export \"%s\" serves volume %s", live->name, live->volume);
+}
+
+/* --- iSCSI --- */
+
+/* Names of the volume that initiators keep: from its UUID, so that they survive renames and restarts. */
+static bool volume_identity(struct appliance *a, const char *reference, struct scsi_lu_options *options)
+{
+    char name[SB_NAME_SIZE];
+    const char *slash = strchr(reference, '/');
+    text_format(name, sizeof name, "%.*s", (int)(slash - reference), reference);
+    struct sb_array *description = live_array_describe(live_array_find(a, name));
+    const struct sb_volume *volume = NULL;
+    for (unsigned i = 0; i < description->volumes_count; i++)
+        if (strcmp(description->volumes[i].name, slash + 1) == 0)
+            volume = &description->volumes[i];
+    if (volume != NULL) {
+        char text[UUID_TEXT_SIZE];
+        uuid_format(&volume->uuid, text);
+        text_format(options->serial, sizeof options->serial, "%s", text);
+        memcpy(options->naa, volume->uuid.bytes, sizeof options->naa);
+        options->naa[0] = (uint8_t)(0x60 | (options->naa[0] & 0x0f)); /* NAA 6: IEEE registered extended */
+        text_format(options->product, sizeof options->product, "Corbel volume");
+    }
+    free(description);
+    return volume != NULL;
+}
+
+struct target_call {
+    struct sync_call call;
+    struct live_target *target;
+    struct appliance *appliance;
+    const char *alias;
+    unsigned lun;
+    struct scsi_lu_options options;
+    struct blkdev *dev; /* of another loop: needs a proxy */
+    int error;
+};
+
+static void run_create_target(struct sync_call *call)
+{
+    struct target_call *c = container_of(call, struct target_call, call);
+    c->target->scsi = scsi_target_create(call->loop, c->target->name);
+    sync_finish(call);
+}
+
+static void run_add_lun(struct sync_call *call)
+{
+    struct target_call *c = container_of(call, struct target_call, call);
+    c->options.dev = c->dev;
+    if (c->dev->loop != call->loop) {
+        c->options.dev = blk_proxy_create(call->loop, c->dev, 256);
+        ASSERT(c->options.dev != NULL);
+        c->target->proxies[c->target->proxies_count++] = c->options.dev;
+    }
+    c->error = scsi_target_add_lun(c->target->scsi, c->lun, &c->options);
+    sync_finish(call);
+}
+
+static void run_register_target(struct sync_call *call)
+{
+    struct target_call *c = container_of(call, struct target_call, call);
+    c->error = iscsi_server_add_target(c->appliance->iscsi, c->target->scsi, reactor_loop(c->target->home),
+                                       c->target->name, c->alias);
+    sync_finish(call);
+}
+
+static void add_lun(struct appliance *a, struct live_target *target, const struct config_lun *config)
+{
+    struct reactor *home;
+    struct target_call c = {.target = target, .lun = (unsigned)config->lun};
+    c.dev = live_volume_find(a, config->volume.text, &home);
+    c.options.read_only = config->read_only;
+    if (c.dev == NULL || !volume_identity(a, config->volume.text, &c.options)) {
+        log_warn("LUN %u of %s is not served: volume %s is not there", c.lun, target->name, config->volume.text);
+        return;
+    }
+    sync_call(&c.call, reactor_loop(target->home), run_add_lun);
+    if (c.error != 0)
+        log_error("LUN %u of %s is not served: %s", c.lun, target->name, strerror(-c.error));
+    else
+        target->luns_count++;
+}
+
+static void serve_target(struct appliance *a, const struct config_target *config)
+{
+    struct live_target *target = calloc(1, sizeof *target);
+    ASSERT(target != NULL);
+    target->name = strdup(config->name.text);
+    target->home = a->reactors[0];
+    for (unsigned i = config->luns.count; i-- > 0;) /* the first LUN that is there has the last word */
+        live_volume_find(a, config_item(&config->luns, struct config_lun, i)->volume.text, &target->home);
+    struct target_call c = {.target = target, .appliance = a, .alias = config->alias.text};
+    sync_call(&c.call, reactor_loop(target->home), run_create_target);
+    for (unsigned i = 0; i < config->luns.count; i++)
+        add_lun(a, target, config_item(&config->luns, struct config_lun, i));
+    sync_call(&c.call, reactor_loop(a->reactors[0]), run_register_target);
+    if (c.error != 0)
+        log_error("iSCSI target %s is not served: %s", target->name, strerror(-c.error));
+    else
+        log_info("iSCSI target %s serves %u LUNs", target->name, target->luns_count);
+    TAILQ_INSERT_TAIL(&a->targets, target, link);
+}
+
+void live_serve(struct appliance *a, const struct config *config)
+{
+    for (unsigned i = 0; i < config->nbd.exports.count; i++) {
+        const struct config_export *export = config_item(&config->nbd.exports, struct config_export, i);
+        if (live_export_find(a, export->name.text) == NULL)
+            serve_export(a, export);
+    }
+    for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
+        const struct config_target *target = config_item(&config->iscsi.targets, struct config_target, i);
+        struct reactor *home;
+        bool ready = live_target_find(a, target->name.text) == NULL;
+        for (unsigned j = 0; j < target->luns.count && ready; j++)
+            ready = live_volume_find(a, config_item(&target->luns, struct config_lun, j)->volume.text, &home) != NULL;
+        if (ready)
+            serve_target(a, target);
+        else if (live_target_find(a, target->name.text) == NULL)
+            log_warn("iSCSI target %s is not served: not all of its volumes are there", target->name.text);
+    }
+}
+
+static void run_destroy_target(struct sync_call *call)
+{
+    scsi_target_destroy(container_of(call, struct target_call, call)->target->scsi);
+    sync_finish(call);
+}
+
+void live_targets_close(struct appliance *a)
+{
+    struct live_target *target;
+    while ((target = TAILQ_FIRST(&a->targets)) != NULL) {
+        TAILQ_REMOVE(&a->targets, target, link);
+        struct target_call c = {.target = target};
+        sync_call(&c.call, reactor_loop(target->home), run_destroy_target);
+        for (unsigned i = 0; i < target->proxies_count; i++)
+            blkdev_close_wait(target->proxies[i]);
+        free(target->name);
+        free(target);
+    }
+}
+
+/* --- listeners --- */
+
+static void accepted_nbd(void *data, struct stream *stream)
+{
+    nbd_conn_open(((struct appliance *)data)->nbd, stream);
+}
+
+static void accepted_iscsi(void *data, struct stream *stream)
+{
+    iscsi_conn_open(((struct appliance *)data)->iscsi, stream);
+}
+
+struct listen_call {
+    struct sync_call call;
+    struct appliance *appliance;
+    const char *address;
+    listener_accepted accepted;
+    struct listener *listener;
+    char why[256];
+};
+
+static void run_listen(struct sync_call *call)
+{
+    struct listen_call *c = container_of(call, struct listen_call, call);
+    c->listener = listener_open(reactor_of(call->loop), c->address, c->accepted, c->appliance, c->why, sizeof c->why);
+    sync_finish(call);
+}
+
+static void run_unlisten(struct sync_call *call)
+{
+    listener_close(container_of(call, struct listen_call, call)->listener);
+    sync_finish(call);
+}
+
+static int open_listeners(struct appliance *a, const struct config_strings *addresses, const char *protocol,
+                          listener_accepted accepted, char *why, size_t why_len)
+{
+    for (unsigned i = 0; i < addresses->count; i++) {
+        struct listen_call c = {.appliance = a, .address = addresses->items[i].text, .accepted = accepted};
+        sync_call(&c.call, reactor_loop(a->reactors[0]), run_listen);
+        if (c.listener == NULL) {
+            text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, addresses->items[i].line, protocol, c.why);
+            return -1;
+        }
+        struct live_listener *live = calloc(1, sizeof *live);
+        ASSERT(live != NULL);
+        live->listener = c.listener;
+        live->protocol = protocol;
+        listener_address(c.listener, live->address, sizeof live->address);
+        TAILQ_INSERT_TAIL(&a->listeners, live, link);
+    }
+    return 0;
+}
+
+int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len)
+{
+    if (open_listeners(a, &config->nbd.listen, "nbd", accepted_nbd, why, why_len) < 0)
+        return -1;
+    return open_listeners(a, &config->iscsi.listen, "iscsi", accepted_iscsi, why, why_len);
+}
+
+void live_listeners_close(struct appliance *a)
+{
+    struct live_listener *live;
+    while ((live = TAILQ_FIRST(&a->listeners)) != NULL) {
+        TAILQ_REMOVE(&a->listeners, live, link);
+        struct listen_call c = {.listener = live->listener};
+        sync_call(&c.call, reactor_loop(a->reactors[0]), run_unlisten);
+        free(live);
+    }
+}
+
+int live_listeners_probe(struct appliance *a, const struct config *config, char *why, size_t why_len)
+{
+    int result = live_listeners_open(a, config, why, why_len);
+    live_listeners_close(a);
+    return result;
+}
+
+/* --- drain --- */
+
+struct drain_call {
+    struct sync_call call;
+    struct appliance *appliance;
+    uint64_t grace_ns;
+    struct task nbd_drained, iscsi_drained;
+    unsigned left;
+};
+
+static void drain_one_over(struct drain_call *c)
+{
+    if (--c->left == 0)
+        sync_finish(&c->call);
+}
+
+static void drain_nbd_over(struct task *task)
+{
+    drain_one_over(container_of(task, struct drain_call, nbd_drained));
+}
+
+static void drain_iscsi_over(struct task *task)
+{
+    drain_one_over(container_of(task, struct drain_call, iscsi_drained));
+}
+
+static void run_drain(struct sync_call *call)
+{
+    struct drain_call *c = container_of(call, struct drain_call, call);
+    c->left = 2;
+    c->nbd_drained.run = drain_nbd_over;
+    c->iscsi_drained.run = drain_iscsi_over;
+    nbd_server_drain(c->appliance->nbd, c->grace_ns, &c->nbd_drained);
+    iscsi_server_drain(c->appliance->iscsi, c->grace_ns, &c->iscsi_drained);
+}
+
+void live_drain(struct appliance *a, uint64_t grace_ns)
+{
+    struct drain_call c = {.appliance = a, .grace_ns = grace_ns};
+    sync_call(&c.call, reactor_loop(a->reactors[0]), run_drain);
+}

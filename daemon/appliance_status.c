@@ -1,0 +1,178 @@
+/* The state of everything as JSON: one snapshot per object, taken on its own reactor. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/check.h"
+#include "daemon/appliance_internal.h"
+#include "daemon/disk.h"
+
+struct info_call {
+    struct sync_call call;
+    struct live_array *live;
+    struct array_info info;
+    struct sb_array description;
+    struct blk_counters counters[SB_VOLUMES_MAX];
+    bool volume_there[SB_VOLUMES_MAX];
+};
+
+static void run_info(struct sync_call *call)
+{
+    struct info_call *c = container_of(call, struct info_call, call);
+    array_info(c->live->array, &c->info);
+    c->description = *array_description(c->live->array);
+    for (unsigned i = 0; i < c->description.volumes_count; i++) {
+        struct blkdev *dev = array_volume(c->live->array, c->description.volumes[i].name);
+        c->volume_there[i] = dev != NULL;
+        if (dev != NULL)
+            c->counters[i] = dev->counters;
+    }
+    sync_finish(call);
+}
+
+static json_t *member_json(const struct live_disk *disk, const struct array_member_info *member, unsigned slot)
+{
+    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:s}", "slot", (int)slot, "state", member->state, "path",
+                     disk->path, "identity", member->identity, "present", member->present, "read_errors",
+                     (json_int_t)member->read_errors, "corrected", (json_int_t)member->corrected, "write_errors",
+                     (json_int_t)member->write_errors, "engine",
+                     disk->disk.dev != NULL ? disk_engine(disk->disk.dev) : "none");
+}
+
+static json_t *volume_json(const struct sb_volume *volume, const struct blk_counters *counters)
+{
+    char uuid[UUID_TEXT_SIZE];
+    uuid_format(&volume->uuid, uuid);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name, "uuid", uuid, "level",
+                     raid_level_name(volume->spec.level), "size_bytes", (json_int_t)volume->size, "chunk_bytes",
+                     (json_int_t)volume->spec.chunk, "logical_block_bytes", (json_int_t)volume->logical_block,
+                     "read_requests", (json_int_t)counters->requests[BLK_READ], "write_requests",
+                     (json_int_t)counters->requests[BLK_WRITE], "read_bytes", (json_int_t)counters->bytes[BLK_READ],
+                     "written_bytes", (json_int_t)counters->bytes[BLK_WRITE]);
+}
+
+static json_t *job_json(const struct array_job_info *job)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "kind", job->kind, "volume", job->volume, "done_bytes",
+                     (json_int_t)job->done_bytes, "total_bytes", (json_int_t)job->total_bytes, "bytes_per_second",
+                     (json_int_t)job->bytes_per_second, "seconds_left", (json_int_t)job->seconds_left);
+}
+
+static json_t *array_json(struct live_array *live)
+{
+    if (live->array == NULL)
+        return json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[]}", "name", live->name, "state", "not started", "verdict",
+                         live->verdict, "reason", live->reason, "members", "volumes", "jobs");
+    struct info_call *c = calloc(1, sizeof *c);
+    ASSERT(c != NULL);
+    c->live = live;
+    sync_call(&c->call, reactor_loop(live->home), run_info);
+    json_t *members = json_array(), *volumes = json_array(), *jobs = json_array();
+    for (unsigned i = 0; i < c->info.members_count; i++)
+        json_array_append_new(members, member_json(&live->disks[i], &c->info.members[i], i));
+    for (unsigned i = 0; i < c->description.volumes_count; i++)
+        if (c->volume_there[i])
+            json_array_append_new(volumes, volume_json(&c->description.volumes[i], &c->counters[i]));
+    for (unsigned i = 0; i < c->info.jobs_count; i++)
+        json_array_append_new(jobs, job_json(&c->info.jobs[i]));
+    char uuid[UUID_TEXT_SIZE];
+    uuid_format(&c->description.uuid, uuid);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "name", live->name, "uuid", uuid,
+                            "state", c->info.state, "verdict", live->verdict, "reason", live->reason, "clean", c->info.clean,
+                            "generation", (json_int_t)c->info.generation, "free_bytes_per_disk",
+                            (json_int_t)c->info.free_bytes, "members", members, "volumes", volumes, "jobs", jobs);
+    free(c);
+    return out;
+}
+
+enum { CONNECTIONS_SHOWN = 256 };
+
+struct connections_call {
+    struct sync_call call;
+    struct appliance *appliance;
+    struct nbd_conn_info nbd[CONNECTIONS_SHOWN];
+    struct iscsi_session_info iscsi[CONNECTIONS_SHOWN];
+    uint32_t nbd_count, iscsi_count;
+};
+
+static void run_connections(struct sync_call *call)
+{
+    struct connections_call *c = container_of(call, struct connections_call, call);
+    c->nbd_count = nbd_server_info(c->appliance->nbd, c->nbd, CONNECTIONS_SHOWN);
+    c->iscsi_count = iscsi_server_info(c->appliance->iscsi, c->iscsi, CONNECTIONS_SHOWN);
+    sync_finish(call);
+}
+
+static json_t *connections_json(struct appliance *a)
+{
+    struct connections_call *c = calloc(1, sizeof *c);
+    ASSERT(c != NULL);
+    c->appliance = a;
+    sync_call(&c->call, reactor_loop(a->reactors[0]), run_connections);
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < MIN(c->nbd_count, (uint32_t)CONNECTIONS_SHOWN); i++) {
+        const struct nbd_conn_info *n = &c->nbd[i];
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "protocol", "nbd", "peer", n->peer,
+                                             "object", n->export_name, "phase", n->phase, "read_bytes",
+                                             (json_int_t)n->read_bytes, "written_bytes", (json_int_t)n->written_bytes,
+                                             "requests", (json_int_t)n->requests));
+    }
+    for (uint32_t i = 0; i < MIN(c->iscsi_count, (uint32_t)CONNECTIONS_SHOWN); i++) {
+        const struct iscsi_session_info *s = &c->iscsi[i];
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "protocol", "iscsi", "peer",
+                                             s->peer, "object", s->target, "phase", s->phase, "initiator", s->initiator,
+                                             "read_bytes", (json_int_t)s->read_bytes, "written_bytes",
+                                             (json_int_t)s->written_bytes, "requests", (json_int_t)s->commands));
+    }
+    free(c);
+    return out;
+}
+
+static json_t *services_json(struct appliance *a)
+{
+    json_t *exports = json_array(), *targets = json_array(), *listeners = json_array();
+    struct live_export *export;
+    struct live_target *target;
+    struct live_listener *listener;
+    TAILQ_FOREACH(export, &a->exports, link)
+    json_array_append_new(exports, json_pack("{s:s, s:s}", "name", export->name, "volume", export->volume));
+    TAILQ_FOREACH(target, &a->targets, link)
+    json_array_append_new(targets, json_pack("{s:s, s:i}", "name", target->name, "luns", (int)target->luns_count));
+    TAILQ_FOREACH(listener, &a->listeners, link)
+    json_array_append_new(listeners,
+                          json_pack("{s:s, s:s}", "protocol", listener->protocol, "address", listener->address));
+    return json_pack("{s:o, s:o, s:o}", "exports", exports, "targets", targets, "listeners", listeners);
+}
+
+/* One word for all: the worst of what is. */
+static const char *health_of(const json_t *arrays)
+{
+    const char *worst = "ok";
+    size_t index;
+    json_t *array;
+    json_array_foreach(arrays, index, array)
+    {
+        const char *state = json_string_value(json_object_get(array, "state"));
+        if (strcmp(state, "failed") == 0 || strcmp(state, "not started") == 0)
+            return "failed";
+        if (strcmp(state, "degraded") == 0)
+            worst = "degraded";
+    }
+    return worst;
+}
+
+json_t *appliance_status(struct appliance *a)
+{
+    json_t *arrays = json_array();
+    struct live_array *live;
+    TAILQ_FOREACH(live, &a->arrays, link)
+    json_array_append_new(arrays, array_json(live));
+    json_t *status = services_json(a);
+    json_object_set_new(status, "health", json_string(health_of(arrays)));
+    json_object_set_new(status, "version", json_string(CORBEL_VERSION));
+    json_object_set_new(status, "config", json_string(a->config->path));
+    json_object_set_new(status, "uptime_seconds", json_integer((json_int_t)((uint64_t)time(NULL) - a->started_s)));
+    json_object_set_new(status, "arrays", arrays);
+    json_object_set_new(status, "connections", connections_json(a));
+    return status;
+}

@@ -1,0 +1,355 @@
+#include "daemon/control.h"
+
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <event2/keyvalq_struct.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/log.h"
+
+enum { BODY_MAX = 64 * 1024 };
+
+struct control {
+    struct reactor *reactor;
+    struct worker *worker;
+    struct appliance *appliance;
+    struct evhttp *local, *web;
+    char socket_path[128], web_address[128];
+};
+
+/* One HTTP request on its way to the worker and back. */
+struct exchange {
+    struct worker_job job;
+    struct task back;
+    struct control *control;
+    struct evhttp_request *request;
+    const struct route *route;
+    json_t *body, *answer;
+    int code;
+    bool gone; /* the peer left meanwhile */
+};
+
+/* The page, as it stands in daemon/page.html. */
+__asm__(".pushsection .rodata\n"
+        "page_html:\n.incbin \"daemon/page.html\"\n"
+        "page_html_end:\n"
+        ".popsection\n");
+extern const char page_html[], page_html_end[];
+
+/* --- what can be asked: run on the worker --- */
+
+static bool body_flag(const json_t *body, const char *name)
+{
+    return json_is_true(json_object_get(body, name));
+}
+
+static void answer_error(struct exchange *x, int code, const char *detail)
+{
+    x->code = code;
+    x->answer = json_pack("{s:s, s:i, s:s}", "title", code == 400 ? "Bad request" : "Not possible", "status", code, "detail",
+                          detail);
+}
+
+static void do_status(struct exchange *x)
+{
+    x->answer = appliance_status(x->control->appliance);
+}
+
+static void do_apply(struct exchange *x)
+{
+    struct apply_options options = {.dry_run = body_flag(x->body, "dry_run"), .force = body_flag(x->body, "force")};
+    x->answer = appliance_apply(x->control->appliance, &options);
+}
+
+static void do_reload(struct exchange *x)
+{
+    x->answer = appliance_reload(x->control->appliance);
+}
+
+static void disk_action(struct exchange *x, bool online)
+{
+    const char *disk = json_string_value(json_object_get(x->body, "disk"));
+    if (disk == NULL) {
+        answer_error(x, 400, "the body must be {\"disk\": \"PATH or ARRAY/SLOT\"}");
+        return;
+    }
+    const char *wrong = online ? appliance_disk_online(x->control->appliance, disk, body_flag(x->body, "force"))
+                               : appliance_disk_fail(x->control->appliance, disk);
+    if (wrong != NULL)
+        answer_error(x, 409, wrong);
+    else
+        x->answer = json_pack("{s:s, s:s}", "disk", disk, "state", online ? "rebuilding" : "failed");
+}
+
+static void do_disk_fail(struct exchange *x)
+{
+    disk_action(x, false);
+}
+
+static void do_disk_online(struct exchange *x)
+{
+    disk_action(x, true);
+}
+
+struct route {
+    enum evhttp_cmd_type method;
+    const char *path;
+    void (*run)(struct exchange *);
+};
+
+static const struct route routes[] = {
+    {EVHTTP_REQ_GET, "/api/v1/status", do_status},          {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
+    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},         {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail},
+    {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
+};
+
+/* --- the way there and back --- */
+
+static void send_json(struct evhttp_request *request, int code, json_t *value)
+{
+    struct evbuffer *out = evbuffer_new();
+    char *text = json_dumps(value, JSON_INDENT(2));
+    ASSERT(out != NULL && text != NULL);
+    evbuffer_add_printf(out, "%s\n", text);
+    free(text);
+    evhttp_add_header(evhttp_request_get_output_headers(request), "Content-Type",
+                      code < 400 ? "application/json" : "application/problem+json");
+    evhttp_add_header(evhttp_request_get_output_headers(request), "Cache-Control", "no-store");
+    evhttp_send_reply(request, code, NULL, out);
+    evbuffer_free(out);
+}
+
+static void send_problem(struct evhttp_request *request, int code, const char *detail)
+{
+    json_t *problem = json_pack("{s:s, s:i, s:s}", "title", "Not possible", "status", code, "detail", detail);
+    send_json(request, code, problem);
+    json_decref(problem);
+}
+
+static void on_peer_gone(struct evhttp_connection *connection, void *data)
+{
+    (void)connection;
+    ((struct exchange *)data)->gone = true;
+}
+
+/* On the control reactor again. */
+static void exchange_back(struct task *task)
+{
+    struct exchange *x = container_of(task, struct exchange, back);
+    if (!x->gone) {
+        evhttp_connection_set_closecb(evhttp_request_get_connection(x->request), NULL, NULL);
+        send_json(x->request, x->code, x->answer);
+    } else {
+        evhttp_request_free(x->request);
+    }
+    json_decref(x->answer);
+    json_decref(x->body);
+    free(x);
+}
+
+/* On the worker. */
+static void exchange_run(struct worker_job *job)
+{
+    struct exchange *x = container_of(job, struct exchange, job);
+    x->code = 200;
+    x->route->run(x);
+    x->back = (struct task){.run = exchange_back};
+    loop_call(reactor_loop(x->control->reactor), &x->back);
+}
+
+static json_t *read_body(struct evhttp_request *request)
+{
+    struct evbuffer *in = evhttp_request_get_input_buffer(request);
+    size_t len = evbuffer_get_length(in);
+    if (len == 0)
+        return json_object();
+    return json_loadb((const char *)evbuffer_pullup(in, -1), len, 0, NULL);
+}
+
+static void exchange_start(struct control *control, struct evhttp_request *request, const struct route *route)
+{
+    json_t *body = read_body(request);
+    if (!json_is_object(body)) {
+        json_decref(body);
+        send_problem(request, 400, "the body is not a JSON object");
+        return;
+    }
+    struct exchange *x = calloc(1, sizeof *x);
+    ASSERT(x != NULL);
+    *x = (struct exchange){.control = control, .request = request, .route = route, .body = body};
+    x->job.run = exchange_run;
+    evhttp_request_own(request);
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), on_peer_gone, x);
+    worker_submit(control->worker, &x->job);
+}
+
+static void send_page(struct evhttp_request *request)
+{
+    struct evbuffer *out = evbuffer_new();
+    ASSERT(out != NULL);
+    evbuffer_add(out, page_html, (size_t)(page_html_end - page_html));
+    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+    evhttp_add_header(headers, "Content-Type", "text/html; charset=utf-8");
+    evhttp_add_header(headers, "Content-Security-Policy",
+                      "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'");
+    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    evhttp_send_reply(request, 200, NULL, out);
+    evbuffer_free(out);
+}
+
+static void dispatch(struct control *control, struct evhttp_request *request, bool read_only)
+{
+    const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
+    enum evhttp_cmd_type method = evhttp_request_get_command(request);
+    if (path == NULL)
+        path = "";
+    if (read_only && method != EVHTTP_REQ_GET) {
+        send_problem(request, 403, "this address is for looking only: use corbelctl on the appliance");
+        return;
+    }
+    if (strcmp(path, "/") == 0 && method == EVHTTP_REQ_GET) {
+        send_page(request);
+        return;
+    }
+    for (unsigned i = 0; i < ARRAY_LENGTH(routes); i++)
+        if (strcmp(routes[i].path, path) == 0 && routes[i].method == method) {
+            exchange_start(control, request, &routes[i]);
+            return;
+        }
+    send_problem(request, 404, "there is no such thing here");
+}
+
+static void on_local(struct evhttp_request *request, void *data)
+{
+    dispatch(data, request, false);
+}
+
+static void on_web(struct evhttp_request *request, void *data)
+{
+    dispatch(data, request, true);
+}
+
+/* --- addresses --- */
+
+static struct evhttp *new_http(struct control *control, void (*handler)(struct evhttp_request *, void *))
+{
+    struct evhttp *http = evhttp_new(reactor_base(control->reactor));
+    ASSERT(http != NULL);
+    evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_POST);
+    evhttp_set_max_body_size(http, BODY_MAX);
+    evhttp_set_max_headers_size(http, 16 * 1024);
+    evhttp_set_timeout(http, 60);
+    evhttp_set_gencb(http, handler, control);
+    return http;
+}
+
+/* Does somebody answer on this socket file? */
+static bool socket_is_alive(const struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+    if (fd >= 0)
+        close(fd);
+    return alive;
+}
+
+static bool open_local(struct control *control, const char *path, char *why, size_t why_len)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        text_format(why, why_len, "daemon.control: %s is too long for a socket", path);
+        return false;
+    }
+    strcpy(address.sun_path, path);
+    if (socket_is_alive(&address)) {
+        text_format(why, why_len, "daemon.control: %s is in use: is another corbeld running?", path);
+        return false;
+    }
+    unlink(path);
+    mode_t before = umask(0117); /* owner and group only */
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool good = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0;
+    umask(before);
+    if (good)
+        good = evhttp_accept_socket(control->local, fd) == 0;
+    if (!good) {
+        text_format(why, why_len, "daemon.control: %s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    text_format(control->socket_path, sizeof control->socket_path, "%s", path);
+    return true;
+}
+
+static bool open_web(struct control *control, const struct config *config, const struct config_text *where, char *why,
+                     size_t why_len)
+{
+    char host[128];
+    const char *colon = strrchr(where->text, ':');
+    text_format(host, sizeof host, "%.*s", (int)(colon - where->text), where->text);
+    char *name = host;
+    size_t len = strlen(host);
+    if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
+        host[len - 1] = '\0';
+        name++;
+    }
+    struct evhttp_bound_socket *bound = evhttp_bind_socket_with_handle(
+        control->web, strcmp(name, "*") == 0 ? "0.0.0.0" : name, (uint16_t)atoi(colon + 1));
+    if (bound == NULL) {
+        text_format(why, why_len, "%s:%u: web.listen: %s: %s", config->path, where->line, where->text, strerror(errno));
+        return false;
+    }
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    char port[16] = "";
+    if (getsockname(evhttp_bound_socket_get_fd(bound), (struct sockaddr *)&address, &size) == 0)
+        text_format(port, sizeof port, "%u",
+                    ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
+                                                        : ((struct sockaddr_in *)(void *)&address)->sin_port));
+    text_format(control->web_address, sizeof control->web_address, "%.*s:%s", (int)(colon - where->text), where->text, port);
+    return true;
+}
+
+struct control *control_open(struct reactor *reactor, struct worker *worker, struct appliance *appliance,
+                             const struct config *config, char *why, size_t why_len)
+{
+    struct control *control = calloc(1, sizeof *control);
+    ASSERT(control != NULL);
+    control->reactor = reactor;
+    control->worker = worker;
+    control->appliance = appliance;
+    control->local = new_http(control, on_local);
+    control->web = new_http(control, on_web);
+    bool good = open_local(control, config->daemon.control.text, why, why_len);
+    for (unsigned i = 0; i < config->web.listen.count && good; i++)
+        good = open_web(control, config, &config->web.listen.items[i], why, why_len);
+    if (good)
+        return control;
+    control_close(control);
+    return NULL;
+}
+
+const char *control_web_address(const struct control *control)
+{
+    return control->web_address;
+}
+
+void control_close(struct control *control)
+{
+    evhttp_free(control->local);
+    evhttp_free(control->web);
+    if (control->socket_path[0] != '\0')
+        unlink(control->socket_path);
+    free(control);
+}

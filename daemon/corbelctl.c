@@ -1,0 +1,320 @@
+/*
+ * corbelctl: the command line. A thin client of corbeld's API; every word of it is a row in the table of commands.
+ *
+ * Exit status: 0 done; 1 corbeld refused or could not; 2 wrong arguments; 3 a plan waits to be confirmed;
+ * 4 corbeld does not answer. `status` ends with 0 healthy, 5 degraded, 6 failed.
+ */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "daemon/ctl_client.h"
+#include "daemon/ctl_print.h"
+
+enum { EXIT_DONE, EXIT_REFUSED, EXIT_USAGE, EXIT_CONFIRM, EXIT_NO_DAEMON, EXIT_DEGRADED, EXIT_FAILED };
+
+struct arguments {
+    const char *socket;
+    bool json, dry_run, yes, force;
+    char **words;
+    int count;
+};
+
+struct command {
+    const char *noun, *verb; /* verb NULL: none */
+    int operands;
+    int (*run)(const struct arguments *);
+    const char *usage, *help;
+};
+
+/* The answer, or NULL after saying why not. */
+static json_t *ask(const struct arguments *a, const char *path, json_t *body, int *code)
+{
+    char why[256];
+    json_t *answer = ctl_request(a->socket, path, body, code, why, sizeof why);
+    json_decref(body);
+    if (answer == NULL)
+        fprintf(stderr, "corbelctl: %s\n", why);
+    return answer;
+}
+
+static void print_json(const json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2));
+    putchar('\n');
+}
+
+static int show(const struct arguments *a, void (*print)(const json_t *))
+{
+    int code;
+    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    if (status == NULL)
+        return EXIT_NO_DAEMON;
+    if (a->json)
+        print_json(status);
+    else
+        print(status);
+    json_decref(status);
+    return EXIT_DONE;
+}
+
+/* A part of the status, flattened: each item with the array's name. */
+static int show_list(const struct arguments *a, const char *part, void (*print)(const json_t *))
+{
+    if (!a->json)
+        return show(a, print);
+    int code;
+    json_t *status = ask(a, "/api/v1/status", NULL, &code), *list = json_array(), *array, *item;
+    size_t i, j;
+    if (status == NULL) {
+        json_decref(list);
+        return EXIT_NO_DAEMON;
+    }
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        json_array_foreach(json_object_get(array, part), j, item)
+        {
+            json_object_set(item, "array", json_object_get(array, "name"));
+            json_array_append(list, item);
+        }
+    }
+    print_json(list);
+    json_decref(list);
+    json_decref(status);
+    return EXIT_DONE;
+}
+
+static int run_status(const struct arguments *a)
+{
+    int code;
+    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    if (status == NULL)
+        return EXIT_NO_DAEMON;
+    if (a->json)
+        print_json(status);
+    else
+        print_status(status);
+    const char *health = json_string_value(json_object_get(status, "health"));
+    int result = strcmp(health, "ok") == 0 ? EXIT_DONE : strcmp(health, "degraded") == 0 ? EXIT_DEGRADED : EXIT_FAILED;
+    json_decref(status);
+    return result;
+}
+
+static int run_array_list(const struct arguments *a)
+{
+    if (!a->json)
+        return show(a, print_arrays);
+    int code;
+    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    if (status == NULL)
+        return EXIT_NO_DAEMON;
+    print_json(json_object_get(status, "arrays"));
+    json_decref(status);
+    return EXIT_DONE;
+}
+
+static int run_volume_list(const struct arguments *a)
+{
+    return show_list(a, "volumes", print_volumes);
+}
+
+static int run_disk_list(const struct arguments *a)
+{
+    return show_list(a, "members", print_disks);
+}
+
+/* An action that answers with an object, or a problem with "detail". */
+static int act(const struct arguments *a, const char *path, json_t *body, const char *done)
+{
+    int code;
+    json_t *answer = ask(a, path, body, &code);
+    if (answer == NULL)
+        return EXIT_NO_DAEMON;
+    if (a->json)
+        print_json(answer);
+    else if (code >= 400)
+        fprintf(stderr, "corbelctl: %s\n", json_string_value(json_object_get(answer, "detail")));
+    else
+        printf("%s\n", done);
+    json_decref(answer);
+    return code >= 400 ? EXIT_REFUSED : EXIT_DONE;
+}
+
+static int run_disk_fail(const struct arguments *a)
+{
+    return act(a, "/api/v1/disks/fail", json_pack("{s:s}", "disk", a->words[0]),
+               "out of service; corbelctl disk online brings it back");
+}
+
+static int run_disk_online(const struct arguments *a)
+{
+    return act(a, "/api/v1/disks/online", json_pack("{s:s, s:b}", "disk", a->words[0], "force", a->force),
+               "in service; what it missed is being rebuilt: see corbelctl status");
+}
+
+static int run_reload(const struct arguments *a)
+{
+    int code;
+    json_t *answer = ask(a, "/api/v1/reload", json_object(), &code);
+    if (answer == NULL)
+        return EXIT_NO_DAEMON;
+    print_json(answer);
+    bool good = json_array_size(json_object_get(answer, "errors")) == 0;
+    json_decref(answer);
+    return good ? EXIT_DONE : EXIT_REFUSED;
+}
+
+static bool confirmed(void)
+{
+    char line[16];
+    printf("Carry this out? [y/N] ");
+    fflush(stdout);
+    return fgets(line, sizeof line, stdin) != NULL && (line[0] == 'y' || line[0] == 'Y');
+}
+
+static json_t *ask_apply(const struct arguments *a, bool dry_run)
+{
+    int code;
+    return ask(a, "/api/v1/apply", json_pack("{s:b, s:b}", "dry_run", dry_run, "force", a->force), &code);
+}
+
+/* What an apply result means for the exit status, before anything was confirmed. */
+static int judge_plan(const json_t *result)
+{
+    if (json_array_size(json_object_get(result, "errors")) > 0 || json_is_true(json_object_get(result, "refused")))
+        return EXIT_REFUSED;
+    return EXIT_DONE;
+}
+
+static bool has_work(const json_t *result)
+{
+    size_t i;
+    json_t *step;
+    json_array_foreach(json_object_get(result, "plan"), i, step) if (strcmp(
+        json_string_value(json_object_get(step, "action")), "note") != 0) return true;
+    return false;
+}
+
+static int finish_apply(const struct arguments *a, json_t *result)
+{
+    if (result == NULL)
+        return EXIT_NO_DAEMON;
+    int status = judge_plan(result);
+    if (a->json)
+        print_json(result);
+    else if (json_is_true(json_object_get(result, "applied")))
+        printf("done\n");
+    else
+        print_plan(result);
+    json_decref(result);
+    return status;
+}
+
+static int run_apply(const struct arguments *a)
+{
+    if (a->yes && a->json)
+        return finish_apply(a, ask_apply(a, false));
+    json_t *plan = ask_apply(a, true);
+    if (plan == NULL || a->json)
+        return finish_apply(a, plan);
+    print_plan(plan);
+    int status = judge_plan(plan);
+    bool work = has_work(plan);
+    json_decref(plan);
+    if (status != EXIT_DONE) {
+        fprintf(stderr, "corbelctl: nothing was done\n");
+        return status;
+    }
+    if (!work) {
+        printf("everything is as the config says\n");
+        return EXIT_DONE;
+    }
+    if (a->dry_run)
+        return EXIT_DONE;
+    if (!a->yes && !(isatty(STDIN_FILENO) && confirmed())) {
+        fprintf(stderr, "corbelctl: not confirmed, nothing was done; --yes carries it out\n");
+        return EXIT_CONFIRM;
+    }
+    return finish_apply(a, ask_apply(a, false));
+}
+
+static const struct command commands[] = {
+    {"status", NULL, 0, run_status, "status", "everything at a glance"},
+    {"apply", NULL, 0, run_apply, "apply [--dry-run] [--yes] [--force]", "make it as the config says, after showing the plan"},
+    {"reload", NULL, 0, run_reload, "reload", "take over what is safe from the config"},
+    {"array", "list", 0, run_array_list, "array list", "arrays and their states"},
+    {"volume", "list", 0, run_volume_list, "volume list", "volumes, levels, sizes"},
+    {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
+    {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
+    {"disk", "online", 1, run_disk_online, "disk online DISK [--force]", "put it, or a blank one in its place, into service"},
+};
+
+static void print_usage(FILE *out)
+{
+    fprintf(out, "usage: corbelctl [--socket PATH] [--json] COMMAND\n\n");
+    for (unsigned i = 0; i < ARRAY_LENGTH(commands); i++)
+        fprintf(out, "  %-40s %s\n", commands[i].usage, commands[i].help);
+    fprintf(out, "\nDISK is a path as in the config, or ARRAY/SLOT.\n"
+                 "Exit status: 0 done, 1 refused, 2 wrong arguments, 3 not confirmed, 4 no daemon, 5 degraded, 6 failed.\n");
+}
+
+static bool parse_options(int argc, char **argv, struct arguments *a)
+{
+    static const struct option options[] = {
+        {"socket", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},  {"dry-run", no_argument, NULL, 'n'},
+        {"yes", no_argument, NULL, 'y'},          {"force", no_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0},
+    };
+    int option;
+    while ((option = getopt_long(argc, argv, "s:jnyh", options, NULL)) != -1) {
+        if (option == 's')
+            a->socket = optarg;
+        else if (option == 'j')
+            a->json = true;
+        else if (option == 'n')
+            a->dry_run = true;
+        else if (option == 'y')
+            a->yes = true;
+        else if (option == 'f')
+            a->force = true;
+        else if (option == 'v')
+            exit(printf("corbelctl %s\n", CORBEL_VERSION) > 0 ? EXIT_DONE : EXIT_REFUSED);
+        else if (option == 'h')
+            print_usage(stdout), exit(EXIT_DONE);
+        else
+            return false;
+    }
+    a->words = argv + optind;
+    a->count = argc - optind;
+    return true;
+}
+
+static const struct command *find_command(struct arguments *a)
+{
+    for (unsigned i = 0; i < ARRAY_LENGTH(commands); i++) {
+        const struct command *command = &commands[i];
+        int words = command->verb != NULL ? 2 : 1;
+        if (a->count != words + command->operands || strcmp(a->words[0], command->noun) != 0 ||
+            (command->verb != NULL && strcmp(a->words[1], command->verb) != 0))
+            continue;
+        a->words += words;
+        return command;
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *socket = getenv("CORBEL_SOCKET");
+    struct arguments arguments = {.socket = socket != NULL ? socket : "/run/corbel/control.sock"};
+    const struct command *command = parse_options(argc, argv, &arguments) ? find_command(&arguments) : NULL;
+    if (command == NULL) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    return command->run(&arguments);
+}

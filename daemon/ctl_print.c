@@ -1,0 +1,143 @@
+#include "daemon/ctl_print.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/units.h"
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value != NULL ? value : "-";
+}
+
+static uint64_t number(const json_t *object, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+static void bytes(const json_t *object, const char *key, char out[32])
+{
+    size_format(number(object, key), out, 32);
+}
+
+void print_arrays(const json_t *status)
+{
+    size_t i;
+    json_t *array;
+    printf("%-16s %-12s %-6s %-8s %s\n", "ARRAY", "STATE", "DISKS", "VOLUMES", "");
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        const char *state = text(array, "state");
+        printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state, json_array_size(json_object_get(array, "members")),
+               json_array_size(json_object_get(array, "volumes")), strcmp(state, "not started") == 0 ? text(array, "reason") : "");
+    }
+}
+
+void print_volumes(const json_t *status)
+{
+    size_t i, j;
+    json_t *array, *volume;
+    printf("%-24s %-8s %-10s %-10s %-10s %s\n", "VOLUME", "LEVEL", "SIZE", "CHUNK", "READ", "WRITTEN");
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        json_array_foreach(json_object_get(array, "volumes"), j, volume)
+        {
+            char name[256], size[32], chunk[32], read[32], written[32];
+            snprintf(name, sizeof name, "%s/%s", text(array, "name"), text(volume, "name"));
+            bytes(volume, "size_bytes", size);
+            bytes(volume, "chunk_bytes", chunk);
+            bytes(volume, "read_bytes", read);
+            bytes(volume, "written_bytes", written);
+            printf("%-24s %-8s %-10s %-10s %-10s %s\n", name, text(volume, "level"), size, chunk, read, written);
+        }
+    }
+}
+
+void print_disks(const json_t *status)
+{
+    size_t i, j;
+    json_t *array, *member;
+    printf("%-16s %-11s %-8s %s\n", "SLOT", "STATE", "ERRORS", "DISK");
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        json_array_foreach(json_object_get(array, "members"), j, member)
+        {
+            char slot[128];
+            const char *path = text(member, "path");
+            snprintf(slot, sizeof slot, "%s/%" PRIu64, text(array, "name"), number(member, "slot"));
+            printf("%-16s %-11s %-8" PRIu64 " %s\n", slot, text(member, "state"),
+                   number(member, "read_errors") + number(member, "write_errors"),
+                   *path != '\0' ? path : text(member, "identity"));
+        }
+    }
+}
+
+static void print_jobs(const json_t *array)
+{
+    size_t i;
+    json_t *job;
+    json_array_foreach(json_object_get(array, "jobs"), i, job)
+    {
+        char speed[32], left[32];
+        uint64_t done = number(job, "done_bytes"), total = number(job, "total_bytes");
+        bytes(job, "bytes_per_second", speed);
+        duration_format(number(job, "seconds_left"), left, sizeof left);
+        printf("  %s of %s: %.1f %%, %s/s, %s left\n", text(job, "kind"), text(job, "volume"),
+               total > 0 ? 100.0 * (double)done / (double)total : 100.0, speed, left);
+    }
+}
+
+static void print_services(const json_t *status)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(json_object_get(status, "listeners"), i, item)
+        printf("%s listens on %s\n", text(item, "protocol"), text(item, "address"));
+    json_array_foreach(json_object_get(status, "exports"), i, item)
+        printf("NBD export \"%s\": volume %s\n", text(item, "name"), text(item, "volume"));
+    json_array_foreach(json_object_get(status, "targets"), i, item)
+        printf("iSCSI target %s: %" PRIu64 " LUNs\n", text(item, "name"), number(item, "luns"));
+    json_array_foreach(json_object_get(status, "connections"), i, item)
+    {
+        char read[32], written[32];
+        bytes(item, "read_bytes", read);
+        bytes(item, "written_bytes", written);
+        printf("%s client %s on %s: %s, read %s, written %s\n", text(item, "protocol"), text(item, "peer"),
+               text(item, "object"), text(item, "phase"), read, written);
+    }
+}
+
+void print_status(const json_t *status)
+{
+    char up[32];
+    size_t i;
+    json_t *array;
+    duration_format(number(status, "uptime_seconds"), up, sizeof up);
+    printf("corbeld %s, up %s, health: %s\n\n", text(status, "version"), up, text(status, "health"));
+    print_arrays(status);
+    json_array_foreach(json_object_get(status, "arrays"), i, array) print_jobs(array);
+    printf("\n");
+    print_volumes(status);
+    printf("\n");
+    print_disks(status);
+    printf("\n");
+    print_services(status);
+}
+
+void print_plan(const json_t *result)
+{
+    size_t i;
+    json_t *step, *error;
+    json_array_foreach(json_object_get(result, "plan"), i, step)
+    {
+        const json_t *refused = json_object_get(step, "refused");
+        printf("%s %s\n", refused != NULL ? "REFUSED" : strcmp(text(step, "action"), "note") == 0 ? "note   " : "will   ",
+               text(step, "text"));
+        if (refused != NULL)
+            printf("        because %s\n", json_string_value(refused));
+    }
+    json_array_foreach(json_object_get(result, "errors"), i, error)
+        fprintf(stderr, "corbelctl: %s\n", json_string_value(error));
+}

@@ -1,0 +1,14 @@
+/* Tables for people, from the JSON that corbeld answers. */
+#ifndef DAEMON_CTL_PRINT_H
+#define DAEMON_CTL_PRINT_H
+
+#include <jansson.h>
+
+void print_status(const json_t *status);
+void print_arrays(const json_t *status);
+void print_volumes(const json_t *status);
+void print_disks(const json_t *status);
+/* The steps of a plan, refused ones with their reason. */
+void print_plan(const json_t *result);
+
+#endif

@@ -1,0 +1,45 @@
+#include "daemon/foreign.h"
+
+#include <blkid.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *probe_value(blkid_probe probe, const char *name)
+{
+    const char *value = NULL;
+    return blkid_probe_lookup_value(probe, name, &value, NULL) == 0 ? value : NULL;
+}
+
+static void describe(blkid_probe probe, char *what, size_t what_len)
+{
+    const char *type = probe_value(probe, "TYPE"), *label = probe_value(probe, "LABEL");
+    const char *table = probe_value(probe, "PTTYPE"), *usage = probe_value(probe, "USAGE");
+    if (type == NULL)
+        snprintf(what, what_len, "a partition table (%s)", table != NULL ? table : "unknown");
+    else if (usage != NULL && strcmp(usage, "filesystem") == 0)
+        snprintf(what, what_len, "a file system (%s%s%s)", type, label != NULL ? " " : "", label != NULL ? label : "");
+    else
+        snprintf(what, what_len, "data of another kind (%s%s%s)", type, label != NULL ? " " : "", label != NULL ? label : "");
+}
+
+bool foreign_probe(const char *path, char *what, size_t what_len)
+{
+    blkid_probe probe = blkid_new_probe_from_filename(path);
+    if (probe == NULL) {
+        snprintf(what, what_len, "contents that cannot be examined: %s", strerror(errno));
+        return true;
+    }
+    blkid_probe_enable_superblocks(probe, 1);
+    blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_USAGE | BLKID_SUBLKS_MAGIC);
+    blkid_probe_enable_partitions(probe, 1);
+    int found = blkid_do_safeprobe(probe); /* 0: something, 1: nothing, -2: several things, -1: error */
+    if (found == 0)
+        describe(probe, what, what_len);
+    else if (found == -2)
+        snprintf(what, what_len, "several kinds of data at once");
+    else if (found < 0)
+        snprintf(what, what_len, "contents that cannot be examined");
+    blkid_free_probe(probe);
+    return found != 1;
+}

@@ -1,0 +1,14 @@
+/*
+ * What lies on a disk that is not Corbel's: a file system, a partition table, another RAID: asked of libblkid.
+ * Blocks; for the worker's thread.
+ */
+#ifndef DAEMON_FOREIGN_H
+#define DAEMON_FOREIGN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* True if something is there: `what` gets a few words ("an ext4 file system \"backup\""). Also true if it cannot be told. */
+bool foreign_probe(const char *path, char *what, size_t what_len);
+
+#endif
