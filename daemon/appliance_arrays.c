@@ -322,7 +322,8 @@ void array_spec_from_config(const struct config_array *config, struct array_spec
     }
 }
 
-bool live_array_create(struct appliance *a, const struct config_array *config, unsigned index, char *why, size_t why_len)
+bool live_array_create(struct appliance *a, const struct config_array *config, unsigned index, char *why,
+                       size_t why_len)
 {
     struct live_array *live = live_array_find(a, config->name.text);
     if (live == NULL)
@@ -510,9 +511,10 @@ const char *appliance_disk_online(struct appliance *a, const char *disk, bool fo
         return not_found(a, disk);
     char path[512];
     const char *configured = configured_path(a, live, slot);
-    text_format(path, sizeof path, "%s", live->disks[slot].path[0] != '\0' ? live->disks[slot].path
-                                         : configured != NULL               ? configured
-                                                                            : disk);
+    text_format(path, sizeof path, "%s",
+                live->disks[slot].path[0] != '\0' ? live->disks[slot].path
+                : configured != NULL              ? configured
+                                                  : disk);
     if (!slot_is_free(a, live, slot) || !may_take(a, live, path, force))
         return a->message;
     close_disk(&live->disks[slot]);

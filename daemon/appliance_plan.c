@@ -26,13 +26,15 @@ struct plan {
     json_t *errors;
 };
 
-static void add_step(struct plan *p, const char *action, const char *object, const char *refused, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-static void add_step(struct plan *p, const char *action, const char *object, const char *refused, const char *format, ...)
+static void add_step(struct plan *p, const char *action, const char *object, const char *refused, const char *format,
+                     ...) __attribute__((format(printf, 5, 6)));
+static void add_step(struct plan *p, const char *action, const char *object, const char *refused, const char *format,
+                     ...)
 {
     va_list args;
     va_start(args, format);
-    json_t *step = json_pack("{s:s, s:s, s:o}", "action", action, "object", object, "text", json_vsprintf(format, args));
+    json_t *step =
+        json_pack("{s:s, s:s, s:o}", "action", action, "object", object, "text", json_vsprintf(format, args));
     va_end(args);
     if (refused != NULL) {
         json_object_set_new(step, "refused", json_string(refused));
@@ -93,8 +95,7 @@ static const char *shape_objection(struct plan *p, const struct config_array *ar
         spec->disks[i].dev = &devices[i];
         text_format(spec->disks[i].identity, sizeof spec->disks[i].identity, "%s", disk->identity);
     }
-    const char *wrong =
-        array_describe(reactor_loop(p->a->reactors[0]), spec, description, why, why_len);
+    const char *wrong = array_describe(reactor_loop(p->a->reactors[0]), spec, description, why, why_len);
     free(description);
     free(devices);
     free(spec);
@@ -125,8 +126,9 @@ static void plan_create(struct plan *p, const struct config_array *array, unsign
     if (objection == NULL)
         objection = shape_objection(p, array, why, sizeof why);
     describe_volumes(array, volumes, sizeof volumes);
-    add_step(p, "create-array", array->name.text, objection, "create array %s on %u disks, with volumes %s; what is on the disks is lost",
-             array->name.text, array->disks.count, volumes);
+    add_step(p, "create-array", array->name.text, objection,
+             "create array %s on %u disks, with volumes %s; what is on the disks is lost", array->name.text,
+             array->disks.count, volumes);
     p->create |= 1ull << index;
 }
 
@@ -157,7 +159,8 @@ static void plan_volume(struct plan *p, const struct config_array *array, const 
     if (want.level != now->spec.level || want.chunk != now->spec.chunk || want.spans != now->spec.spans ||
         want.copies != now->spec.copies || want.rotation != now->spec.rotation)
         add_step(p, "change-volume", reference, "changing the shape of a volume is not possible in this version",
-                 "change volume %s from %s to %s", reference, raid_level_name(now->spec.level), raid_level_name(want.level));
+                 "change volume %s from %s to %s", reference, raid_level_name(now->spec.level),
+                 raid_level_name(want.level));
     else if (volume->size != 0 && round_up(volume->size, 4 * KIB) != now->size)
         add_step(p, "resize-volume", reference, "changing the size of a volume is not possible in this version",
                  "resize volume %s to %s", reference, size);
@@ -174,7 +177,8 @@ static void plan_present(struct plan *p, const struct config_array *array, struc
     for (unsigned i = 0; i < there->volumes_count; i++) {
         bool named = false;
         for (unsigned j = 0; j < array->volumes.count; j++)
-            named = named || strcmp(config_item(&array->volumes, struct config_volume, j)->name.text, there->volumes[i].name) == 0;
+            named = named || strcmp(config_item(&array->volumes, struct config_volume, j)->name.text,
+                                    there->volumes[i].name) == 0;
         if (!named)
             add_step(p, "note", there->volumes[i].name, NULL, "volume %s/%s is not in the config: left alone",
                      array->name.text, there->volumes[i].name);
@@ -208,8 +212,9 @@ static void plan_start(struct plan *p, const struct config_array *array)
     for (unsigned i = 0; i < arrays; i++) {
         if (strcmp(found[i].array.name, array->name.text) != 0)
             continue;
-        add_step(p, "start-array", array->name.text, found[i].startable ? NULL : found[i].reason, "start array %s, %s%s",
-                 array->name.text, assembly_verdict_name(found[i].verdict), p->options->force ? ", by force" : "");
+        add_step(p, "start-array", array->name.text, found[i].startable ? NULL : found[i].reason,
+                 "start array %s, %s%s", array->name.text, assembly_verdict_name(found[i].verdict),
+                 p->options->force ? ", by force" : "");
         p->start = true;
     }
     free(found);
@@ -228,8 +233,8 @@ static void plan_services(struct plan *p)
     for (unsigned i = 0; i < p->config->iscsi.targets.count; i++) {
         const struct config_target *target = config_item(&p->config->iscsi.targets, struct config_target, i);
         if (live_target_find(p->a, target->name.text) == NULL)
-            add_step(p, "serve-target", target->name.text, NULL, "serve iSCSI target %s with %u LUNs", target->name.text,
-                     target->luns.count);
+            add_step(p, "serve-target", target->name.text, NULL, "serve iSCSI target %s with %u LUNs",
+                     target->name.text, target->luns.count);
     }
 }
 
@@ -314,5 +319,6 @@ json_t *appliance_apply(struct appliance *a, const struct apply_options *options
         }
         scan_free(&p.scan);
     }
-    return json_pack("{s:o, s:b, s:b, s:o}", "plan", p.steps, "applied", applied, "refused", p.refused, "errors", p.errors);
+    return json_pack("{s:o, s:b, s:b, s:o}", "plan", p.steps, "applied", applied, "refused", p.refused, "errors",
+                     p.errors);
 }

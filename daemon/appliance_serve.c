@@ -258,7 +258,8 @@ static int open_listeners(struct appliance *a, const struct config_strings *addr
         struct listen_call c = {.appliance = a, .address = addresses->items[i].text, .accepted = accepted};
         sync_call(&c.call, reactor_loop(a->reactors[0]), run_listen);
         if (c.listener == NULL) {
-            text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, addresses->items[i].line, protocol, c.why);
+            text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, addresses->items[i].line, protocol,
+                        c.why);
             return -1;
         }
         struct live_listener *live = calloc(1, sizeof *live);

@@ -61,8 +61,8 @@ static json_t *job_json(const struct array_job_info *job)
 static json_t *array_json(struct live_array *live)
 {
     if (live->array == NULL)
-        return json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[]}", "name", live->name, "state", "not started", "verdict",
-                         live->verdict, "reason", live->reason, "members", "volumes", "jobs");
+        return json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[]}", "name", live->name, "state", "not started",
+                         "verdict", live->verdict, "reason", live->reason, "members", "volumes", "jobs");
     struct info_call *c = calloc(1, sizeof *c);
     ASSERT(c != NULL);
     c->live = live;
@@ -78,8 +78,8 @@ static json_t *array_json(struct live_array *live)
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&c->description.uuid, uuid);
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "name", live->name, "uuid", uuid,
-                            "state", c->info.state, "verdict", live->verdict, "reason", live->reason, "clean", c->info.clean,
-                            "generation", (json_int_t)c->info.generation, "free_bytes_per_disk",
+                            "state", c->info.state, "verdict", live->verdict, "reason", live->reason, "clean",
+                            c->info.clean, "generation", (json_int_t)c->info.generation, "free_bytes_per_disk",
                             (json_int_t)c->info.free_bytes, "members", members, "volumes", volumes, "jobs", jobs);
     free(c);
     return out;

@@ -56,8 +56,8 @@ static bool body_flag(const json_t *body, const char *name)
 static void answer_error(struct exchange *x, int code, const char *detail)
 {
     x->code = code;
-    x->answer = json_pack("{s:s, s:i, s:s}", "title", code == 400 ? "Bad request" : "Not possible", "status", code, "detail",
-                          detail);
+    x->answer = json_pack("{s:s, s:i, s:s}", "title", code == 400 ? "Bad request" : "Not possible", "status", code,
+                          "detail", detail);
 }
 
 static void do_status(struct exchange *x)
@@ -108,8 +108,10 @@ struct route {
 };
 
 static const struct route routes[] = {
-    {EVHTTP_REQ_GET, "/api/v1/status", do_status},          {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
-    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},         {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail},
+    {EVHTTP_REQ_GET, "/api/v1/status", do_status},
+    {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
+    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
+    {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail},
     {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
 };
 
@@ -317,7 +319,8 @@ static bool open_web(struct control *control, const struct config *config, const
         text_format(port, sizeof port, "%u",
                     ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
                                                         : ((struct sockaddr_in *)(void *)&address)->sin_port));
-    text_format(control->web_address, sizeof control->web_address, "%.*s:%s", (int)(colon - where->text), where->text, port);
+    text_format(control->web_address, sizeof control->web_address, "%.*s:%s", (int)(colon - where->text), where->text,
+                port);
     return true;
 }
 

@@ -194,8 +194,8 @@ static bool has_work(const json_t *result)
 {
     size_t i;
     json_t *step;
-    json_array_foreach(json_object_get(result, "plan"), i, step) if (strcmp(
-        json_string_value(json_object_get(step, "action")), "note") != 0) return true;
+    json_array_foreach(json_object_get(result, "plan"), i,
+                       step) if (strcmp(json_string_value(json_object_get(step, "action")), "note") != 0) return true;
     return false;
 }
 
@@ -244,13 +244,15 @@ static int run_apply(const struct arguments *a)
 
 static const struct command commands[] = {
     {"status", NULL, 0, run_status, "status", "everything at a glance"},
-    {"apply", NULL, 0, run_apply, "apply [--dry-run] [--yes] [--force]", "make it as the config says, after showing the plan"},
+    {"apply", NULL, 0, run_apply, "apply [--dry-run] [--yes] [--force]",
+     "make it as the config says, after showing the plan"},
     {"reload", NULL, 0, run_reload, "reload", "take over what is safe from the config"},
     {"array", "list", 0, run_array_list, "array list", "arrays and their states"},
     {"volume", "list", 0, run_volume_list, "volume list", "volumes, levels, sizes"},
     {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
     {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
-    {"disk", "online", 1, run_disk_online, "disk online DISK [--force]", "put it, or a blank one in its place, into service"},
+    {"disk", "online", 1, run_disk_online, "disk online DISK [--force]",
+     "put it, or a blank one in its place, into service"},
 };
 
 static void print_usage(FILE *out)
@@ -258,15 +260,17 @@ static void print_usage(FILE *out)
     fprintf(out, "usage: corbelctl [--socket PATH] [--json] COMMAND\n\n");
     for (unsigned i = 0; i < ARRAY_LENGTH(commands); i++)
         fprintf(out, "  %-40s %s\n", commands[i].usage, commands[i].help);
-    fprintf(out, "\nDISK is a path as in the config, or ARRAY/SLOT.\n"
-                 "Exit status: 0 done, 1 refused, 2 wrong arguments, 3 not confirmed, 4 no daemon, 5 degraded, 6 failed.\n");
+    fprintf(out,
+            "\nDISK is a path as in the config, or ARRAY/SLOT.\n"
+            "Exit status: 0 done, 1 refused, 2 wrong arguments, 3 not confirmed, 4 no daemon, 5 degraded, 6 failed.\n");
 }
 
 static bool parse_options(int argc, char **argv, struct arguments *a)
 {
     static const struct option options[] = {
-        {"socket", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},  {"dry-run", no_argument, NULL, 'n'},
-        {"yes", no_argument, NULL, 'y'},          {"force", no_argument, NULL, 'f'}, {"help", no_argument, NULL, 'h'},
+        {"socket", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},
+        {"dry-run", no_argument, NULL, 'n'},      {"yes", no_argument, NULL, 'y'},
+        {"force", no_argument, NULL, 'f'},        {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0},
     };
     int option;

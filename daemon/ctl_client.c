@@ -70,8 +70,8 @@ static int send_request(int fd, const char *path, const json_t *body)
     char head[512];
     if (content == NULL)
         return -1;
-    snprintf(head, sizeof head, "%s %s HTTP/1.0\r\nHost: corbel\r\nContent-Length: %zu\r\n\r\n", body != NULL ? "POST" : "GET",
-             path, strlen(content));
+    snprintf(head, sizeof head, "%s %s HTTP/1.0\r\nHost: corbel\r\nContent-Length: %zu\r\n\r\n",
+             body != NULL ? "POST" : "GET", path, strlen(content));
     int result = write_all(fd, head, strlen(head));
     if (result == 0)
         result = write_all(fd, content, strlen(content));

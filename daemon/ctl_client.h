@@ -9,6 +9,7 @@
  * Send `body` (NULL: a GET) to `path`. The answer, owned by the caller, and the HTTP code; or NULL with a sentence that
  * says why corbeld could not be asked.
  */
-json_t *ctl_request(const char *socket_path, const char *path, const json_t *body, int *code, char *why, size_t why_len);
+json_t *ctl_request(const char *socket_path, const char *path, const json_t *body, int *code, char *why,
+                    size_t why_len);
 
 #endif

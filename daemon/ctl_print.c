@@ -30,8 +30,9 @@ void print_arrays(const json_t *status)
     json_array_foreach(json_object_get(status, "arrays"), i, array)
     {
         const char *state = text(array, "state");
-        printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state, json_array_size(json_object_get(array, "members")),
-               json_array_size(json_object_get(array, "volumes")), strcmp(state, "not started") == 0 ? text(array, "reason") : "");
+        printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state,
+               json_array_size(json_object_get(array, "members")), json_array_size(json_object_get(array, "volumes")),
+               strcmp(state, "not started") == 0 ? text(array, "reason") : "");
     }
 }
 
@@ -133,7 +134,10 @@ void print_plan(const json_t *result)
     json_array_foreach(json_object_get(result, "plan"), i, step)
     {
         const json_t *refused = json_object_get(step, "refused");
-        printf("%s %s\n", refused != NULL ? "REFUSED" : strcmp(text(step, "action"), "note") == 0 ? "note   " : "will   ",
+        printf("%s %s\n",
+               refused != NULL                             ? "REFUSED"
+               : strcmp(text(step, "action"), "note") == 0 ? "note   "
+                                                           : "will   ",
                text(step, "text"));
         if (refused != NULL)
             printf("        because %s\n", json_string_value(refused));

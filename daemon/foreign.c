@@ -20,7 +20,8 @@ static void describe(blkid_probe probe, char *what, size_t what_len)
     else if (usage != NULL && strcmp(usage, "filesystem") == 0)
         snprintf(what, what_len, "a file system (%s%s%s)", type, label != NULL ? " " : "", label != NULL ? label : "");
     else
-        snprintf(what, what_len, "data of another kind (%s%s%s)", type, label != NULL ? " " : "", label != NULL ? label : "");
+        snprintf(what, what_len, "data of another kind (%s%s%s)", type, label != NULL ? " " : "",
+                 label != NULL ? label : "");
 }
 
 bool foreign_probe(const char *path, char *what, size_t what_len)
@@ -31,7 +32,8 @@ bool foreign_probe(const char *path, char *what, size_t what_len)
         return true;
     }
     blkid_probe_enable_superblocks(probe, 1);
-    blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_USAGE | BLKID_SUBLKS_MAGIC);
+    blkid_probe_set_superblocks_flags(probe,
+                                      BLKID_SUBLKS_TYPE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_USAGE | BLKID_SUBLKS_MAGIC);
     blkid_probe_enable_partitions(probe, 1);
     int found = blkid_do_safeprobe(probe); /* 0: something, 1: nothing, -2: several things, -1: error */
     if (found == 0)

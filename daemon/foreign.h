@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* True if something is there: `what` gets a few words ("an ext4 file system \"backup\""). Also true if it cannot be told. */
+/* True if something is there: `what` gets a few words ("an ext4 file system \"backup\""). Also true if it cannot be
+ * told. */
 bool foreign_probe(const char *path, char *what, size_t what_len);
 
 #endif

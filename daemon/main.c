@@ -256,8 +256,12 @@ struct arguments {
 static int parse_arguments(int argc, char **argv, struct arguments *out)
 {
     static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"test", no_argument, NULL, 't'}, {"pidfile", required_argument, NULL, 'p'},
-        {"config-keys", no_argument, NULL, 'k'},  {"version", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'},
+        {"config", required_argument, NULL, 'c'},
+        {"test", no_argument, NULL, 't'},
+        {"pidfile", required_argument, NULL, 'p'},
+        {"config-keys", no_argument, NULL, 'k'},
+        {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     int option;

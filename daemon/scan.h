@@ -12,13 +12,13 @@
 #include "raid/label.h"
 
 struct scan_disk {
-    char path[512];      /* as in the config */
-    unsigned line;       /* of the config; 0: from a pattern */
-    char error[256];     /* not empty: it cannot be used, a sentence that names it */
+    char path[512];  /* as in the config */
+    unsigned line;   /* of the config; 0: from a pattern */
+    char error[256]; /* not empty: it cannot be used, a sentence that names it */
     char identity[SB_IDENTITY_SIZE];
     uint64_t size;
     uint32_t logical_block;
-    bool read_only;      /* the file or device does not take writes */
+    bool read_only; /* the file or device does not take writes */
     enum sb_verdict verdict;
     struct sb_label *label; /* SB_VALID */
     char why[160];          /* the label is damaged or unsupported: a sentence */

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Run the system tests: run.sh BUILD_DIR [test...]. Each is a program of its own; prints a line a test and a count.
+set -u
+BUILD_DIR=$(cd "$1" && pwd) || exit 2
+export BUILD_DIR
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# -gt 0 ] || set -- "$here"/test_*.sh
+passed=0 failed=0
+for test in "$@"; do
+    name=$(basename "$test" .sh)
+    start=$(date +%s)
+    out=$(mktemp)
+    if timeout --kill-after=10 "${TEST_TIMEOUT:-300}" sh "$test" >"$out" 2>&1; then
+        passed=$((passed + 1))
+        printf '  ok      %s (%s s)\n' "$name" $(($(date +%s) - start))
+        sed 's/^/            /' "$out"
+    else
+        failed=$((failed + 1))
+        printf '  FAILED  %s\n' "$name"
+        sed 's/^/            /' "$out"
+    fi
+    rm -f "$out"
+done
+echo "system: $passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
