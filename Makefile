@@ -169,5 +169,86 @@ $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/lo
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@
 
-# (demo, check, install and the rest follow)
+# -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
+BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \
+              libsystemd-dev uthash-dev
+TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3-libnbd libiscsi-bin fio e2fsprogs openssl \
+              git curl procps
+LINT_DEPS  := clang-format cppcheck shellcheck mandoc
+BENCH_DEPS := nbdkit nbd-server tgt strace
+.PHONY: deps
+deps:
+	$(Q)etc/deps.sh $(BUILD_DEPS) $(if $(filter demo,$(DEPS_FOR)),,$(TEST_DEPS) $(LINT_DEPS)) $(if $(filter bench,$(DEPS_FOR)),$(BENCH_DEPS))
+
+# -- demonstration ---------------------------------------------------------------------------------------------------------------
+.PHONY: demo demo-stop
+demo:
+	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=demo >&2
+	$(Q)$(MAKE) --no-print-directory all >&2
+	$(Q)etc/demo.sh start $(B)
+demo-stop:
+	$(Q)etc/demo.sh stop
+export DIR LEVEL SIZE NBD_PORT ISCSI_PORT WEB_PORT DETACH
+
+# -- every test --------------------------------------------------------------------------------------------------------------------
+.PHONY: check check-all system system-san san lint-docs lint-shape
+check:
+	$(Q)$(MAKE) --no-print-directory deps
+	$(Q)$(MAKE) --no-print-directory check-all WERROR=1
+check-all: all layers lint-docs lint-shape unit
+	$(Q)$(MAKE) --no-print-directory SAN=address,undefined unit
+	$(Q)$(MAKE) --no-print-directory fuzz-short
+	$(Q)$(MAKE) --no-print-directory system system-san
+	@echo "check: everything passed"
+system: all
+	$(call say,SYSTEM,$(B))
+	$(Q)tests/system/run.sh $(B) $(TESTS)
+# The sanitized daemon under the tests that send it the most unusual things.
+SAN_TESTS := $(wildcard tests/system/test_nbd_clients.sh tests/system/test_levels.sh tests/system/test_iscsi_suite.sh \
+             tests/system/test_hostile.sh)
+system-san:
+	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all
+	$(Q)$(MAKE) --no-print-directory SAN=address,undefined system TESTS="$(SAN_TESTS)"
+lint-docs:
+	$(call say,LINT,docs)
+	$(Q)tests/lint/docs.sh
+lint-shape:
+	$(call say,LINT,shape)
+	$(Q)tests/lint/shape.sh
+
+SOAK_MINUTES ?= 60
+.PHONY: soak fmt lint
+soak: all
+	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) TEST_TIMEOUT=$$(( $(SOAK_MINUTES) * 60 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_loop.sh
+fmt:
+	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
+lint: layers lint-docs lint-shape
+	$(call say,LINT,format)
+	$(Q)git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+	$(call say,LINT,cppcheck)
+	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr --suppress=internalAstError \
+	  --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck -D__GNUC__ -I. core raid target daemon
+	$(call say,LINT,shell)
+	$(Q)shellcheck -S warning -s sh etc/*.sh tests/lint/*.sh tests/system/*.sh tests/bench/*.sh
+	$(Q)mandoc -T lint -W warning docs/man/*.[0-9]
+
+# -- install ---------------------------------------------------------------------------------------------------------------------------
+.PHONY: install uninstall clean help
+install: all
+	$(INSTALL) -D -m 755 $(B)/corbeld $(DESTDIR)$(SBINDIR)/corbeld
+	$(INSTALL) -D -m 755 $(B)/corbelctl $(DESTDIR)$(SBINDIR)/corbelctl
+	$(INSTALL) -D -m 644 etc/corbel.conf $(DESTDIR)$(PREFIX)/share/doc/corbel/corbel.conf.example
+	$(Q)test -e $(DESTDIR)$(SYSCONFDIR)/corbel/corbel.conf || \
+	  $(INSTALL) -D -m 640 etc/corbel.conf $(DESTDIR)$(SYSCONFDIR)/corbel/corbel.conf
+	$(Q)mkdir -p $(DESTDIR)$(UNITDIR)
+	sed 's|@SBINDIR@|$(SBINDIR)|; s|@SYSCONFDIR@|$(SYSCONFDIR)|' systemd/corbeld.service.in >$(DESTDIR)$(UNITDIR)/corbeld.service
+	for page in docs/man/*.[0-9]; do $(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
+uninstall:
+	rm -f $(DESTDIR)$(SBINDIR)/corbeld $(DESTDIR)$(SBINDIR)/corbelctl $(DESTDIR)$(UNITDIR)/corbeld.service \
+	  $(DESTDIR)$(MANDIR)/man8/corbeld.8 $(DESTDIR)$(MANDIR)/man8/corbelctl.8 $(DESTDIR)$(MANDIR)/man5/corbel.conf.5
+clean:
+	rm -rf $(BUILD)
+help:
+	@sed -n '1,/^$$/s/^# \{0,1\}//p' Makefile
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

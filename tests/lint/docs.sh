@@ -1,0 +1,28 @@
+#!/bin/sh
+# Every file and function that the documents name exists: links [text](path), and `path:function`.
+set -eu
+cd "$(dirname "$0")/../.."
+bad=0
+for doc in README.md CONTRIBUTING.md docs/*.md; do
+    folder=$(dirname "$doc")
+    for link in $(grep -oE '\]\([^)#: ]+' "$doc" | sed 's/^](//' | sort -u); do
+        [ -e "$folder/$link" ] || { echo "$doc: no such file: $link"; bad=1; }
+    done
+    for reference in $(grep -oE '`[a-z_/]+\.[ch]:[a-z_0-9]+`' "$doc" | tr -d '`' | sort -u); do
+        file=${reference%%:*} function=${reference#*:}
+        if [ ! -f "$file" ]; then
+            echo "$doc: no such file: $file"
+            bad=1
+        elif ! grep -qE "(^|[ *])$function\(" "$file"; then
+            echo "$doc: $file has no function $function"
+            bad=1
+        fi
+    done
+done
+# The keys of the config are the same in the table, the example and the manual.
+for key in $(grep -oE '(KEY|KEY_SUB)\([a-z_]+, [a-z_]+|KEY_LIMITS\([a-z_]+, "[a-z_]+' daemon/config_keys.c | sed -E 's/.*[ "]//' | sort -u); do
+    for file in etc/corbel.conf docs/man/corbel.conf.5; do
+        grep -qw -- "$key" "$file" || { echo "$file does not mention the key $key"; bad=1; }
+    done
+done
+exit $bad
