@@ -79,26 +79,43 @@ static const char *disk_objection(struct plan *p, const struct config_text *path
     return why;
 }
 
+struct shape_call {
+    struct sync_call call;
+    struct array_spec spec;
+    struct sb_array description;
+    struct blkdev devices[RAID_MEMBERS_MAX];
+    const char *wrong;
+    char *why;
+    size_t why_len;
+};
+
+static void run_describe_shape(struct sync_call *call)
+{
+    struct shape_call *c = container_of(call, struct shape_call, call);
+    c->wrong = array_describe(call->loop, &c->spec, &c->description, c->why, c->why_len);
+    sync_finish(call);
+}
+
 /* Ask raid/ whether the shape fits these disks: stand-in devices with their sizes, no I/O. */
 static const char *shape_objection(struct plan *p, const struct config_array *array, char *why, size_t why_len)
 {
-    struct array_spec *spec = calloc(1, sizeof *spec);
-    struct blkdev *devices = calloc(array->disks.count, sizeof *devices);
-    struct sb_array *description = calloc(1, sizeof *description);
-    ASSERT(spec != NULL && devices != NULL && description != NULL);
-    array_spec_from_config(array, spec);
+    struct shape_call *c = calloc(1, sizeof *c);
+    ASSERT(c != NULL);
+    c->why = why;
+    c->why_len = why_len;
+    array_spec_from_config(array, &c->spec);
     for (unsigned i = 0; i < array->disks.count; i++) {
         const struct scan_disk *disk = scanned(p, array->disks.items[i].text);
-        text_format(devices[i].name, sizeof devices[i].name, "%s", disk->path);
-        devices[i].info = (struct blk_info){
+        ASSERT(disk != NULL); /* disk_objection() has seen it */
+        text_format(c->devices[i].name, sizeof c->devices[i].name, "%s", disk->path);
+        c->devices[i].info = (struct blk_info){
             .size = disk->size, .logical_block = disk->logical_block, .physical_block = disk->logical_block};
-        spec->disks[i].dev = &devices[i];
-        text_format(spec->disks[i].identity, sizeof spec->disks[i].identity, "%s", disk->identity);
+        c->spec.disks[i].dev = &c->devices[i];
+        text_format(c->spec.disks[i].identity, sizeof c->spec.disks[i].identity, "%s", disk->identity);
     }
-    const char *wrong = array_describe(reactor_loop(p->a->reactors[0]), spec, description, why, why_len);
-    free(description);
-    free(devices);
-    free(spec);
+    sync_call(&c->call, reactor_loop(p->a->reactors[0]), run_describe_shape);
+    const char *wrong = c->wrong;
+    free(c);
     return wrong;
 }
 

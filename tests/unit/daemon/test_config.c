@@ -1,0 +1,176 @@
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "daemon/config.h"
+#include "daemon/units.h"
+
+static const char good[] = "daemon = { reactors = 2; memory = \"64 MiB\"; };\n"
+                           "disks = [ \"/dev/x*\" ];\n"
+                           "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d3\" ];\n"
+                           "  volumes = ( { name = \"v\"; level = \"raid6\"; size = \"1.5 GiB\"; chunk = \"128K\"; },\n"
+                           "              { name = \"w\"; level = \"raid10\"; } ); } );\n"
+                           "nbd = { listen = [ \"127.0.0.1:10809\", \"unix:/run/x\" ];\n"
+                           "  exports = ( { name = \"\"; volume = \"a/v\"; } ); };\n"
+                           "iscsi = { listen = [ \"[::1]:3260\" ];\n"
+                           "  targets = ( { name = \"iqn.2026-01.org.example:x\"; luns = ( { lun = 3; volume = \"a/w\"; } ); } ); };\n"
+                           "web = { listen = [ \"127.0.0.1:80\" ]; };\n";
+
+struct loaded {
+    struct config *config;
+    struct config_errors errors;
+    char path[64];
+};
+
+static struct loaded load(const char *text)
+{
+    struct loaded l = {.path = "/tmp/corbel-config-XXXXXX"};
+    int fd = mkstemp(l.path);
+    cr_assert(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    l.config = config_load(l.path, &l.errors);
+    unlink(l.path);
+    return l;
+}
+
+static void unload(struct loaded *l)
+{
+    config_free(l->config);
+    config_errors_free(&l->errors);
+}
+
+Test(config, a_good_file_becomes_values_and_defaults)
+{
+    struct loaded l = load(good);
+    cr_assert_not_null(l.config, "%s", l.errors.count > 0 ? l.errors.lines[0] : "");
+    const struct config *c = l.config;
+    cr_expect_eq(c->daemon.reactors, 2);
+    cr_expect_eq(c->daemon.memory, 64 * MIB);
+    cr_expect_eq(c->daemon.drain_ns, 10000000000ull, "default");
+    cr_expect_str_eq(c->daemon.control.text, "/run/corbel/control.sock");
+    cr_expect_eq(c->arrays.count, 1);
+    const struct config_array *a = config_item(&c->arrays, struct config_array, 0);
+    cr_expect_eq(a->disks.count, 4);
+    cr_expect_str_eq(a->disks.items[3].text, "/d3");
+    cr_expect_eq(a->line, 3);
+    const struct config_volume *v = config_item(&a->volumes, struct config_volume, 0);
+    cr_expect_eq(v->size, 3 * GIB / 2);
+    struct layout_spec spec = config_volume_layout(a, v);
+    cr_expect_eq(spec.level, RAID_6);
+    cr_expect_eq(spec.members, 4);
+    cr_expect_eq(spec.chunk, 128 * KIB);
+    spec = config_volume_layout(a, config_item(&a->volumes, struct config_volume, 1));
+    cr_expect_eq(spec.copies, 2);
+    cr_expect_eq(spec.chunk, 64 * KIB);
+    cr_expect_eq(config_find_volume(c, "a/w", NULL), config_item(&a->volumes, struct config_volume, 1));
+    cr_expect_null(config_find_volume(c, "a/x", NULL));
+    cr_expect_eq(config_item(&c->iscsi.targets, struct config_target, 0)->luns.count, 1);
+    unload(&l);
+}
+
+/* The good text with `from` replaced by `to` once: must give one error at `line` that contains `word`. */
+static void expect_mistake(const char *from, const char *to, unsigned line, const char *word)
+{
+    char text[4096], prefix[128];
+    const char *at = strstr(good, from);
+    cr_assert_not_null(at, "%s", from);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
+    struct loaded l = load(text);
+    snprintf(prefix, sizeof prefix, "%s:%u:", l.path, line);
+    cr_expect_null(l.config, "accepted: %s", to);
+    cr_expect_eq(l.errors.count, 1, "%s: %u mistakes", to, l.errors.count);
+    if (l.errors.count > 0) {
+        cr_expect(strncmp(l.errors.lines[0], prefix, strlen(prefix)) == 0, "%s: not at line %u: %s", to, line, l.errors.lines[0]);
+        cr_expect_not_null(strstr(l.errors.lines[0], word), "%s: no '%s' in: %s", to, word, l.errors.lines[0]);
+    }
+    unload(&l);
+}
+
+Test(config, every_mistake_is_named_with_its_line)
+{
+    static const struct {
+        const char *from, *to;
+        unsigned line;
+        const char *word;
+    } cases[] = {
+        {"reactors = 2", "reactors = \"two\"", 1, "whole number"},
+        {"reactors = 2", "reactors = 65", 1, "out of range"},
+        {"reactors = 2", "reactors = -1", 1, "out of range"},
+        {"reactors = 2", "reactors = 2; reactor = 3", 1, "did you mean \"reactors\""},
+        {"\"64 MiB\"", "\"64 MB\"", 1, "ambiguous"},
+        {"\"64 MiB\"", "67108864", 1, "unit"},
+        {"\"64 MiB\"", "\"1 MiB\"", 1, "out of range"},
+        {"[ \"/dev/x*\" ]", "\"/dev/x\"", 2, "list of strings"},
+        {"[ \"/dev/x*\" ]", "[ 1 ]", 2, "not a string"},
+        {"\"/d3\"", "\"/d0\"", 3, "twice"},
+        {"name = \"a\"", "name = \"a/b\"", 3, "letters"},
+        {"\"raid6\"", "\"raid66\"", 4, "raid66"},
+        {"\"raid6\"", "\"raid60\"", 4, "volume \"v\""},
+        {"\"128K\"", "\"100K\"", 4, "volume \"v\""},
+        {"name = \"w\"", "name = \"v\"", 5, "twice"},
+        {"127.0.0.1:10809", "127.0.0.1", 6, "ADDRESS:PORT"},
+        {"unix:/run/x", "unix:x", 6, "absolute"},
+        {"\"a/v\"; }", "\"v\"; }", 7, "array/volume"},
+        {"\"a/v\"; }", "\"b/v\"; }", 7, "b/v"},
+        {"\"a/v\"; }", "\"a/v\"; read_only = 1; }", 7, "true or false"},
+        {"[::1]:3260", "unix:/run/y", 8, "not possible"},
+        {"lun = 3; ", "", 9, "is missing"},
+        {"lun = 3", "lun = 256", 9, "out of range"},
+        {"iqn.2026-01.org.example:x", "x", 9, "iSCSI name"},
+        {"127.0.0.1:80", "127.0.0.1:800000", 10, "ADDRESS:PORT"},
+        {"web = { listen", "web = { listne", 10, "did you mean \"listen\""},
+        {"web = {", "web = 5; x = {", 10, "group"},
+    };
+    for (size_t i = 0; i + 1 < ARRAY_LENGTH(cases); i++)
+        expect_mistake(cases[i].from, cases[i].to, cases[i].line, cases[i].word);
+}
+
+Test(config, syntax_errors_missing_files_and_folders)
+{
+    struct loaded l = load("a = {\n b = ;\n};\n");
+    cr_expect_null(l.config);
+    cr_expect_not_null(strstr(l.errors.lines[0], ":2:"), "%s", l.errors.lines[0]);
+    unload(&l);
+    struct config_errors errors = {0};
+    cr_expect_null(config_load("/nonexistent/corbel.conf", &errors));
+    cr_expect_not_null(strstr(errors.lines[0], "No such file"));
+    config_errors_free(&errors);
+    cr_expect_null(config_load("/tmp", &errors));
+    cr_expect_not_null(strstr(errors.lines[0], "directory"), "%s", errors.lines[0]);
+    config_errors_free(&errors);
+}
+
+Test(config, no_end_of_mistakes_is_bounded)
+{
+    char text[16384] = "";
+    for (unsigned i = 0; i < 300; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "unknown%u = 1;\n", i);
+    struct loaded l = load(text);
+    cr_expect_null(l.config);
+    cr_expect_eq(l.errors.count, 65);
+    unload(&l);
+}
+
+Test(units, sizes)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {{"64 KiB", 64 * KIB}, {"1.5GiB", 3 * GIB / 2}, {"6T", 6 * 1024 * GIB}, {"512 B", 512}, {" 1 m", MIB}};
+    uint64_t bytes;
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        cr_expect_null(size_parse(cases[i].text, &bytes), "%s", cases[i].text);
+        cr_expect_eq(bytes, cases[i].bytes, "%s", cases[i].text);
+    }
+    static const char *const bad[] = {"", "x", "64", "-1 KiB", "1 MB", "1 KiBB", "99999999 PiB", "1e400 K"};
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
+        cr_expect_not_null(size_parse(bad[i], &bytes), "'%s' was taken", bad[i]);
+    char text[32];
+    size_format(3 * GIB / 2, text, sizeof text);
+    cr_expect_str_eq(text, "1.5 GiB");
+    duration_format(3725, text, sizeof text);
+    cr_expect_str_eq(text, "1 h 2 min");
+}
