@@ -1,0 +1,68 @@
+# corbelctl: plans, confirmation, exit statuses, JSON; reload; several volumes of different levels on one array.
+. "$(dirname "$0")/functions.sh"
+make_disks 6 96M
+write_config raid6 'size = "32 MiB";'
+launch_daemon
+expect() { # status, words...
+    want=$1
+    shift
+    got=0
+    "$@" >"$DIR/out" 2>&1 || got=$?
+    [ "$got" = "$want" ] || fail "$*: status $got, not $want: $(cat "$DIR/out")"
+}
+sum=$(cat "$DIR"/d* | cksum)
+expect 6 $CTL status
+grep -q 'corbelctl apply' "$DIR/out" || fail "status does not say what to do: $(cat "$DIR/out")"
+expect 0 $CTL apply --dry-run
+grep -q 'create array r on 6 disks' "$DIR/out" || fail "the plan: $(cat "$DIR/out")"
+expect 3 $CTL apply </dev/null
+[ "$sum" = "$(cat "$DIR"/d* | cksum)" ] || fail "something was written before it was confirmed"
+expect 0 $CTL apply --yes
+expect 0 $CTL apply --yes
+grep -q 'as the config says' "$DIR/out" || fail "a second apply: $(cat "$DIR/out")"
+wait_idle
+expect 0 $CTL status
+expect 0 $CTL --json volume list
+grep -q '"size_bytes": 33554432' "$DIR/out" || fail "volume list: $(cat "$DIR/out")"
+expect 0 $CTL --json disk list
+[ "$(grep -c '"state": "online"' "$DIR/out")" = 6 ] || fail "disk list: $(cat "$DIR/out")"
+expect 0 $CTL array list
+expect 2 $CTL disk
+
+# More volumes, of other levels, in the space that is left; served after apply.
+addresses
+random_file "$DIR/in" 33554432 1
+nbdcopy --flush "$DIR/in" "$NBD"
+EXTRA_VOLUMES=', { name = "m"; level = "raid10"; size = "16 MiB"; }, { name = "s"; level = "raid0"; size = "48 MiB"; }, { name = "j"; level = "jbod"; slot = 2; size = "8 MiB"; }'
+EXTRA_EXPORTS=', { name = "m"; volume = "r/m"; }, { name = "s"; volume = "r/s"; }, { name = "j"; volume = "r/j"; }'
+write_config raid6 'size = "32 MiB";'
+expect 0 $CTL reload
+grep -q 'use corbelctl apply' "$DIR/out" || fail "reload does not refuse new volumes: $(cat "$DIR/out")"
+expect 0 $CTL apply --yes
+for name in m s j; do
+    size=$(nbdinfo --size "nbd://$NBD_ADDRESS/$name") || fail "$name is not served"
+    random_file "$DIR/$name" "$size" 7
+    nbdcopy --flush "$DIR/$name" "nbd://$NBD_ADDRESS/$name"
+done
+for name in m s j; do
+    nbdcopy "nbd://$NBD_ADDRESS/$name" "$DIR/out"
+    cmp "$DIR/$name" "$DIR/out" || fail "$name reads otherwise"
+done
+nbdcopy "$NBD" "$DIR/out" && cmp "$DIR/in" "$DIR/out" || fail "volume v was touched"
+
+# A change of shape is refused, and nothing is done.
+write_config raid5 'size = "32 MiB";'
+expect 1 $CTL apply --yes
+grep -q 'not possible in this version' "$DIR/out" || fail "change of level: $(cat "$DIR/out")"
+write_config raid6 'size = "32 MiB";'
+
+# SIGHUP takes over a new export and survives a config with a mistake.
+EXTRA_EXPORTS="$EXTRA_EXPORTS, { name = \"again\"; volume = \"r/v\"; read_only = true; }" write_config raid6 'size = "32 MiB";'
+kill -HUP "$PID"
+wait_for grep -q 'taken over: NBD export "again"' "$LOG" || fail "SIGHUP did not add an export"
+nbdinfo "nbd://$NBD_ADDRESS/again" | grep -q 'is_read_only: true' || fail "the new export is not read-only"
+echo 'nonsense' >"$CONFIG"
+kill -HUP "$PID"
+wait_for grep -q "nothing changed: $CONFIG:" "$LOG" || fail "SIGHUP with a broken config: $(cat "$LOG")"
+nbdinfo "$NBD" >/dev/null || fail "a broken config stopped the service"
+stop_daemon
