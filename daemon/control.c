@@ -211,6 +211,7 @@ static void send_page(struct evhttp_request *request)
 
 static void dispatch(struct control *control, struct evhttp_request *request, bool read_only)
 {
+    reactor_woken(control->reactor);
     const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(request));
     enum evhttp_cmd_type method = evhttp_request_get_command(request);
     if (path == NULL)

@@ -133,6 +133,7 @@ static void begin_stop(struct process *p)
 static void on_terminate(evutil_socket_t number, short events, void *data)
 {
     (void)events;
+    reactor_woken(((struct process *)data)->reactor);
     log_notice("signal %d: stopping", (int)number);
     begin_stop(data);
 }
@@ -162,6 +163,7 @@ static void on_reload(evutil_socket_t number, short events, void *data)
 {
     (void)number, (void)events;
     struct process *p = data;
+    reactor_woken(p->reactor);
     if (p->stopping || __atomic_exchange_n(&p->reloading, true, __ATOMIC_ACQ_REL))
         return; /* one is under way */
     sd_notify(0, "RELOADING=1");

@@ -261,6 +261,7 @@ static struct event_base *create_base(void)
     struct event_config *config = event_config_new();
     if (config == NULL)
         return NULL;
+    event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER); /* the coarse clock is up to 4 ms late */
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK); /* the mailbox is the only way in from other threads */
     struct event_base *base = event_base_new_with_config(config);
     event_config_free(config);
