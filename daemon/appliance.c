@@ -22,8 +22,13 @@ static bool create_reactors(struct appliance *a, char *why, size_t why_len)
         struct reactor *reactor = reactor_create(&options, why, why_len);
         if (reactor == NULL)
             return false;
+        /* The helpers now: the worker opens disks while the reactor runs. */
+        if (reactor_helpers(reactor) == NULL || reactor_start(reactor) != 0) {
+            text_format(why, why_len, "the threads of %s cannot be started", name);
+            reactor_destroy(reactor);
+            return false;
+        }
         a->reactors[a->reactors_count++] = reactor;
-        reactor_start(reactor);
     }
     return true;
 }

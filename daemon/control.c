@@ -63,6 +63,9 @@ static void answer_error(struct exchange *x, int code, const char *detail)
 static void do_status(struct exchange *x)
 {
     x->answer = appliance_status(x->control->appliance);
+    if (x->control->web_address[0] != '\0')
+        json_array_append_new(json_object_get(x->answer, "listeners"),
+                              json_pack("{s:s, s:s}", "protocol", "web", "address", x->control->web_address));
 }
 
 static void do_apply(struct exchange *x)

@@ -389,8 +389,9 @@ struct ring *reactor_ring(struct reactor *r)
 
 struct helpers *reactor_helpers(struct reactor *r)
 {
+    if (r->helpers != NULL)
+        return r->helpers;
     ASSERT(reactor_is_current(&r->loop));
-    if (r->helpers == NULL)
-        r->helpers = helpers_create(HELPER_THREADS);
+    r->helpers = helpers_create(HELPER_THREADS);
     return r->helpers;
 }

@@ -14,11 +14,11 @@ for test in "$@"; do
     if timeout --kill-after=10 "${TEST_TIMEOUT:-300}" sh "$test" >"$out" 2>&1; then
         passed=$((passed + 1))
         printf '  ok      %s (%s s)\n' "$name" $(($(date +%s) - start))
-        sed 's/^/            /' "$out"
+        tail -n 3 "$out" | sed 's/^/            /'
     else
         failed=$((failed + 1))
         printf '  FAILED  %s\n' "$name"
-        sed 's/^/            /' "$out"
+        tail -n 50 "$out" | cut -c 1-400 | sed 's/^/            /'
     fi
     rm -f "$out"
 done

@@ -28,6 +28,9 @@ grep -q 'v' "$DIR/out" || fail "the refusal does not name the volume: $(cat "$DI
 $CTL disk online "$DIR/d2" >/dev/null || fail "disk online"
 wait_idle
 [ "$(array_state)" = optimal ] || fail "the array is '$(array_state)', not optimal"
+nbdcopy "$NBD" "$DIR/before"
 $CTL disk fail r/0 >/dev/null || fail "disk fail r/0 after the rebuild"
-verify rebuilt --randseed=4 --rw=randread --verify_only=0 --do_verify=1 || :
+nbdcopy "$NBD" "$DIR/after"
+cmp "$DIR/before" "$DIR/after" || fail "the rebuilt disk holds other bytes than it should"
+verify again --randseed=4
 stop_daemon

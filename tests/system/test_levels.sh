@@ -28,7 +28,7 @@ raid5|3||0
 raid5|5|rotation = "right-asymmetric"; chunk = "16 KiB";|4
 raid6|5|rotation = "left-asymmetric";|1 2
 raidtp|6||0 3 5
-raid30|6|spans = 2;|0 1
+raid30|6|spans = 2;|0 4
 raid50|6|spans = 2;|2 5
 raid60|8|spans = 2;|0 2 5 7
 EOF

@@ -19,7 +19,7 @@ for line in 'export-size: 134217728' 'is_read_only: false' 'can_flush: true' 'ca
     echo "$info" | grep -q "$line" || fail "nbdinfo does not show '$line': $info"
 done
 nbdinfo --list "nbd://$NBD_ADDRESS" | grep -q 'test volume' || fail "the export is not listed"
-nbdinfo "nbd://$NBD_ADDRESS/nothere" 2>/dev/null && fail "an unknown export was opened"
+nbdinfo "nbd://$NBD_ADDRESS/nothere" >/dev/null 2>/dev/null && fail "an unknown export was opened"
 
 qemu-io -f raw -c 'write -P 0x5a 65536 196608' -c 'write -f -P 0xa5 512 1024' -c 'read -P 0x5a 65536 196608' \
     -c 'read -P 0xa5 512 1024' -c 'write -z 131072 65536' -c 'read -P 0 131072 65536' -c 'discard 65536 65536' \
