@@ -132,3 +132,26 @@ void scsi_unmap_run(struct scsi_task *task)
     else
         scsi_task_end(task, SCSI_GOOD);
 }
+
+/* --- GET LBA STATUS, SBC-3 5.5 --- */
+
+enum { LBA_STATUS_MAPPED = 0 };
+
+bool scsi_lba_status_parse(struct scsi_task *task)
+{
+    task->lba = get_be64(task->cdb + 2);
+    if (task->lba >= lu_blocks(task->lu))
+        return scsi_task_refuse(task, &sense_out_of_range);
+    return scsi_parse_reply(task);
+}
+
+/* A block device does not tell yet what was never written: one descriptor says that all the rest is mapped. */
+void scsi_lba_status_run(struct scsi_task *task)
+{
+    uint8_t data[24] = {0};
+    put_be32(data, sizeof data - 4);
+    put_be64(data + 8, task->lba);
+    put_be32(data + 16, (uint32_t)MIN(lu_blocks(task->lu) - task->lba, (uint64_t)UINT32_MAX));
+    data[20] = LBA_STATUS_MAPPED;
+    scsi_task_reply(task, data, sizeof data);
+}

@@ -90,6 +90,8 @@ static const struct scsi_command commands[] = {
      USE(0x93, 0x09, LBA8, LBA4, 0x1f)},
     {ACTION(0x9e, 0x10), 16, 0, 10, 4, IN, "READ CAPACITY(16)", scsi_parse_reply, scsi_read_capacity16_run,
      USE(0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, LBA4)},
+    {ACTION(0x9e, 0x12), 16, 0, 10, 4, IN, "GET LBA STATUS", scsi_lba_status_parse, scsi_lba_status_run,
+     USE(0x9e, 0x12, LBA8, LBA4)},
     {PLAIN(0xa0), 12, ALWAYS, 6, 4, IN, "REPORT LUNS", scsi_report_luns_parse, scsi_report_luns_run,
      USE(0xa0, 0, 0xff, 0, 0, 0, LBA4)},
     {ACTION(0xa3, 0x0c), 12, 0, 6, 4, IN, "REPORT SUPPORTED OPERATION CODES", scsi_report_opcodes_parse,

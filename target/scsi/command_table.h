@@ -63,6 +63,8 @@ void scsi_report_opcodes_run(struct scsi_task *task);
 void scsi_request_sense_run(struct scsi_task *task);
 void scsi_read_capacity10_run(struct scsi_task *task);
 void scsi_read_capacity16_run(struct scsi_task *task);
+bool scsi_lba_status_parse(struct scsi_task *task);
+void scsi_lba_status_run(struct scsi_task *task);
 /* command_unit.c */
 bool scsi_test_unit_ready_parse(struct scsi_task *task);
 bool scsi_start_stop_parse(struct scsi_task *task);

@@ -233,3 +233,21 @@ Test(scsi_provision, unmap_can_be_aborted_between_two_ranges)
     rig_end(task);
     rig_destroy(rig);
 }
+
+Test(scsi_provision, get_lba_status_says_mapped_from_the_lba_to_the_end)
+{
+    struct rig *rig = rig_create(NULL);
+    uint64_t blocks = rig_do(rig, rig->a, CDB(0x9e, 0x10, [13] = 32), NULL, 0)->len == 32
+                          ? get_be64(rig_do(rig, rig->a, CDB(0x9e, 0x10, [13] = 32), NULL, 0)->data) + 1
+                          : 0;
+    cr_assert_gt(blocks, 100);
+    const struct rig_reply *reply = rig_do(rig, rig->a, CDB(0x9e, 0x12, [9] = 100, [13] = 255), NULL, 0);
+    cr_assert_eq(reply->len, 24);
+    cr_expect_eq(get_be32(reply->data), 20);
+    cr_expect_eq(get_be64(reply->data + 8), 100);
+    cr_expect_eq(get_be32(reply->data + 16), blocks - 100);
+    cr_expect_eq(reply->data[20], 0);
+    cr_expect_eq(rig_do(rig, rig->a, CDB(0x9e, 0x12, [13] = 12), NULL, 0)->len, 12, "cut at the allocation length");
+    EXPECT_OUTCOME(rig, rig->a, "5/21/00", NULL, 0, 0x9e, 0x12, 0xff, [13] = 32);
+    rig_destroy(rig);
+}

@@ -213,7 +213,7 @@ Test(scsi_unit, opcodes_asked_for_that_do_not_exist_or_are_asked_for_wrongly)
     static const struct {
         uint8_t option, opcode, action;
         const char *outcome;
-    } cases[] = {{1, 0xff, 0, "good"},    {2, 0x9e, 0x12, "good"}, {3, 0x28, 1, "good"},    {3, 0x9e, 0x12, "good"},
+    } cases[] = {{1, 0xff, 0, "good"},    {2, 0x9e, 0x13, "good"}, {3, 0x28, 1, "good"},    {3, 0x9e, 0x13, "good"},
                  {1, 0x9e, 0, "5/24/00"}, {2, 0x28, 0, "5/24/00"}, {4, 0x28, 0, "5/24/00"}, {7, 0x28, 0, "5/24/00"}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         const struct rig_reply *reply = opcodes(rig, cases[i].option, cases[i].opcode, cases[i].action);
