@@ -161,8 +161,9 @@ static int open_members(struct array *array, const struct array_disk *disks, str
         if (state == MEMBER_ABSENT && member->state != SB_ABSENT) {
             log_warn("array %s: disk %s (slot %u) is absent: starting without it", a->name, member->identity, slot);
             member->state = SB_ABSENT;
-            array->commit.fork_wanted = true;
         }
+        if (!present) /* whoever is away must not be able to go on under this history: raid/assembly.h */
+            array->commit.fork_wanted = true;
         member_init(&array->members[slot], slot, present ? disks[slot].dev : NULL, a->data_start, state);
         array->member_table[slot] = &array->members[slot];
         live += present;

@@ -20,7 +20,7 @@ for doc in README.md CONTRIBUTING.md docs/*.md; do
     done
 done
 # The keys of the config are the same in the table, the example and the manual.
-for key in $(grep -oE '(KEY|KEY_SUB)\([a-z_]+, [a-z_]+|KEY_LIMITS\([a-z_]+, "[a-z_]+' daemon/config_keys.c | sed -E 's/.*[ "]//' | sort -u); do
+for key in $(grep -oE '(KEY|KEY_SUB)\([a-z_]+, [a-z_]+|KEY_LIMITS\([a-z_]+, "[a-z_]+' daemon/config_keys.c | sed -E 's/.*[ "]//' | grep -vE '_$' | sort -u); do
     for file in etc/corbel.conf docs/man/corbel.conf.5; do
         grep -qw -- "$key" "$file" || { echo "$file does not mention the key $key"; bad=1; }
     done

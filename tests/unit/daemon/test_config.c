@@ -81,7 +81,7 @@ static void expect_mistake(const char *from, const char *to, unsigned line, cons
     struct loaded l = load(text);
     snprintf(prefix, sizeof prefix, "%s:%u:", l.path, line);
     cr_expect_null(l.config, "accepted: %s", to);
-    cr_expect_eq(l.errors.count, 1, "%s: %u mistakes", to, l.errors.count);
+    cr_expect_geq(l.errors.count, 1, "%s: no mistake", to); /* a wrong name makes references wrong, too */
     if (l.errors.count > 0) {
         cr_expect(strncmp(l.errors.lines[0], prefix, strlen(prefix)) == 0, "%s: not at line %u: %s", to, line, l.errors.lines[0]);
         cr_expect_not_null(strstr(l.errors.lines[0], word), "%s: no '%s' in: %s", to, word, l.errors.lines[0]);
