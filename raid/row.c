@@ -174,7 +174,7 @@ static void io_submit(struct row_op *op, struct row_band *band, uint64_t role, e
     row_io_start(io);
 }
 
-/* The row of an io: its array of ios belongs to a band of it. */
+/* One of the requests in flight has come back. */
 static void io_over(struct row_op *op)
 {
     ASSERT(op->pending > 0);

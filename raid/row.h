@@ -4,7 +4,8 @@
  *   volume.c          open, close, what the array asks
  *   volume_cut.c      a request is cut into runs and rows; their answers are gathered
  *   run.c             a run: bytes that lie together on one member; the fast way, without lock, plan or scratch
- *   row.c             a row: the state machine of everything else; jobs' entrance
+ *   row.c             a row: the state machine of everything else
+ *   row_job.c         the jobs' way in
  *   row_lock.c        one at a time on a row
  *   row_plan.c        what to read and write (pure)
  *   row_band.c        windows, bands, and where their bytes are

@@ -124,6 +124,11 @@ Test(fault, writing_heals_a_media_error)
     cr_expect_eq(io(&b, BLK_READ, 4096, 512), BLK_OK);
     cr_expect_eq(io(&b, BLK_READ, 4608, 512), BLK_MEDIA);
     cr_expect_eq(io(&b, BLK_WRITE_ZEROES, 0, 8192), BLK_OK);
+    fault_add(b.dev, &(struct fault_rule){.off = 4096, .len = 1024, .status = BLK_MEDIA, .until_written = true});
+    cr_expect_eq(io(&b, BLK_WRITE, 4608, 1024), BLK_OK, "its second half");
+    cr_expect_eq(io(&b, BLK_READ, 4608, 512), BLK_OK);
+    cr_expect_eq(io(&b, BLK_READ, 4096, 512), BLK_MEDIA);
+    cr_expect_eq(io(&b, BLK_WRITE, 4096, 512), BLK_OK);
     cr_expect_eq(io(&b, BLK_READ, 0, 8192), BLK_OK);
     bench_close(&b);
 }
@@ -140,6 +145,10 @@ Test(fault, a_delay_slows_down_and_harms_nothing)
     start = b.t->loop.now_ns;
     cr_expect_eq(io(&b, BLK_READ, 0, 512), BLK_OK);
     cr_expect_lt(b.t->loop.now_ns - start, 5000000);
+    fault_add(b.dev, &(struct fault_rule){.status = BLK_TIMEOUT, .delay_ns = 7000000, .count = 1});
+    start = b.t->loop.now_ns;
+    cr_expect_eq(io(&b, BLK_READ, 0, 512), BLK_TIMEOUT);
+    cr_expect_geq(b.t->loop.now_ns - start, 7000000);
     bench_close(&b);
 }
 
@@ -162,6 +171,28 @@ Test(fault, kill_answers_gone_also_what_is_in_flight_and_delayed)
     cr_expect_eq(io(&b, BLK_WRITE, 4096, 512), BLK_OK);
     page_put(delayed.page);
     page_put(below.page);
+    bench_close(&b);
+}
+
+struct counter {
+    struct blk_watcher watcher;
+    unsigned resized;
+};
+
+static void count_event(struct blk_watcher *watcher, struct blkdev *dev, enum blk_event event)
+{
+    struct counter *counter = container_of(watcher, struct counter, watcher);
+    counter->resized += event == BLK_EVENT_RESIZED && dev->info.size == 2 * MIB;
+}
+
+Test(fault, events_from_below_pass_through)
+{
+    struct bench b = bench_open();
+    struct counter counter = {.watcher.event = count_event};
+    blk_watch(b.dev, &counter.watcher);
+    b.disk->dev.info.size = 2 * MIB;
+    blk_notify(&b.disk->dev, BLK_EVENT_RESIZED);
+    cr_expect_eq(counter.resized, 1);
     bench_close(&b);
 }
 

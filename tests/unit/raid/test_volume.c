@@ -133,6 +133,28 @@ Test(volume, with_hardly_any_contexts_and_scratch_it_still_gets_on)
         }
 }
 
+Test(volume, with_many_contexts_and_hardly_any_scratch_rows_wait_for_pages)
+{
+    for (unsigned shape = 9; shape < ARRAY_LENGTH(shapes); shape++) {
+        struct bench *b = bench_open(&(struct bench_options){.layout = shapes[shape], .scratch_bytes = 1}, shape);
+        bench_fill(b);
+        bench_storm(b, 300, 1, 100);
+        bench_check_contents(b);
+        bench_check_redundancy(b);
+        bench_close(b);
+    }
+}
+
+Test(volume, with_more_rows_than_the_table_of_locks_has_places)
+{
+    struct layout_spec spec = {.level = RAID_1, .members = 2, .chunk = 4096};
+    struct bench *b = bench_open(&(struct bench_options){.layout = spec, .extent = 16 * MIB}, 1);
+    bench_storm(b, 3000, 0, 3001);
+    bench_check_contents(b);
+    bench_check_redundancy(b);
+    bench_close(b);
+}
+
 Test(volume, wide_chunks_are_handled_in_slices)
 {
     static const struct layout_spec wide[] = {

@@ -157,6 +157,41 @@ Test(volume_cost, devices_that_take_short_requests_only_get_short_ones)
     }
 }
 
+Test(volume_cost, a_long_discard_does_not_keep_others_waiting)
+{
+    static const struct layout_spec specs[] = {R5, {.level = RAID_1, .members = 2}, {.level = RAID_0, .members = 2}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(specs); i++) {
+        struct bench *b = bench_open(&(struct bench_options){.layout = specs[i], .extent = 2 * MIB, .rows_max = 40}, 1);
+        bench_fill(b);
+        struct writer w = {.req = {.op = BLK_DISCARD, .len = b->dev->info.size, .done = writer_done}};
+        blk_submit(b->dev, &w.req);
+        uint8_t bytes[512];
+        cr_expect_eq(test_io(b->t, b->dev, BLK_READ, 0, b->dev->info.size - 512, bytes, 512), BLK_OK);
+        test_fill(bytes, sizeof bytes, 7);
+        cr_expect_not(w.over, "the discard is still at work");
+        cr_expect(testloop_run_until(b->t, &w.over));
+        cr_expect_eq(w.req.status, BLK_OK);
+        memset(b->model, 0, b->dev->info.size);
+        bench_check_contents(b);
+        bench_check_redundancy(b);
+        bench_close(b);
+    }
+}
+
+Test(volume_cost, members_that_cannot_discard)
+{
+    static const struct layout_spec specs[] = {R5, {.level = RAID_JBOD, .members = 1}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(specs); i++) {
+        struct bench *b = bench_open(&(struct bench_options){.layout = specs[i], .no_discard = true}, 1);
+        cr_expect_not(b->dev->info.discards);
+        bench_fill(b);
+        cr_expect_eq(bench_io(b, BLK_DISCARD, 0, 4096, 64 * KIB), BLK_OK, "answered all the same");
+        bench_check_contents(b);
+        bench_check_redundancy(b);
+        bench_close(b);
+    }
+}
+
 /* --- which copy --- */
 
 struct reader {

@@ -325,6 +325,55 @@ Test(volume_errors, a_failed_write_is_tried_once_more_if_the_owner_keeps_the_mem
     bench_close(b);
 }
 
+Test(volume_errors, without_redundancy_a_failed_write_goes_up_if_the_member_stays)
+{
+    struct bench *b = open_filled(&(struct layout_spec){.level = RAID_0, .members = 3});
+    b->forgiving = true;
+    fault_add(b->faults[1], &(struct fault_rule){.ops = 1 << BLK_WRITE, .status = BLK_NOSPACE});
+    cr_expect_eq(bench_io(b, BLK_WRITE, 0, 0, CHUNK), BLK_OK);
+    cr_expect_eq(bench_io(b, BLK_WRITE, 0, CHUNK, 4096), BLK_NOSPACE);
+    cr_expect_eq(b->errors, 2);
+    bench_close(b);
+}
+
+Test(volume_errors, what_reads_back_bad_is_not_corrected)
+{
+    static const struct layout_spec specs[] = {R5, {.level = RAID_1, .members = 2}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(specs); i++) {
+        struct bench *b = open_filled(&specs[i]);
+
+        fault_add(b->faults[bench_slot(b, 0, 0)], &(struct fault_rule){.ops = 1 << BLK_READ, .status = BLK_MEDIA});
+        for (unsigned k = 0; k < 4; k++) {
+            cr_expect_eq(bench_io(b, BLK_READ, 0, 0, 4096), BLK_OK);
+            testloop_run(b->t);
+        }
+        cr_expect_gt(b->errors, 1);
+        cr_expect_eq(b->corrected, 0);
+        bench_close(b);
+    }
+}
+
+Test(volume_errors, a_volume_that_fails_while_a_write_waits_to_begin)
+{
+    static const struct layout_spec specs[] = {R5, {.level = RAID_0, .members = 3}, {.level = RAID_1, .members = 2}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(specs); i++) {
+        struct bench *b = bench_open(&(struct bench_options){.layout = specs[i]}, 3);
+        struct writer w = {.req = {.op = BLK_WRITE, .len = 4096, .pages = w.pages, .done = writer_done}, .b = b};
+        cr_assert(page_pool_get(b->t->loop.pages, w.pages, 1));
+        b->never_dirty = true;
+        blk_submit(b->dev, &w.req);
+        testloop_run(b->t);
+        cr_expect_not(w.over);
+        bench_fail(b, 0);
+        bench_fail(b, 1);
+        timer_start(&b->t->loop, &b->dirty_timer, 1000);
+        cr_expect(testloop_run_until(b->t, &w.over));
+        cr_expect_eq(w.req.status, BLK_GONE);
+        page_put(w.pages[0]);
+        bench_close(b);
+    }
+}
+
 struct listener {
     struct blk_watcher watcher;
     enum blk_event last;

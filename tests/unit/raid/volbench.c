@@ -138,6 +138,7 @@ static void member_create(struct bench *b, unsigned slot)
     b->disks[slot] = memdisk_create(&b->t->loop, name, size, b->options.logical_block);
     b->disks[slot]->latency_ns = b->options.instant ? 0 : 20000;
     b->disks[slot]->dev.info.max_request = b->options.member_max_request;
+    b->disks[slot]->dev.info.discards = b->disks[slot]->dev.info.discard_zeroes = !b->options.no_discard;
     b->faults[slot] = fault_create(&b->t->loop, &b->disks[slot]->dev);
     bool absent = b->options.absent >> slot & 1;
     member_init(&b->members[slot], slot, absent ? NULL : b->faults[slot], DATA_START,

@@ -22,7 +22,7 @@ struct bench_options {
     uint64_t scratch_bytes;
     uint64_t absent; /* members that are not there from the start */
     uint64_t member_max_request;
-    bool unsynced;
+    bool unsynced, no_discard;
     bool instant;  /* disks answer in the same turn */
     bool may_fail; /* requests of a storm may be answered BLK_GONE */
 };
