@@ -175,7 +175,7 @@ BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-de
 TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3-libnbd libiscsi-bin fio e2fsprogs openssl \
               git curl procps
 LINT_DEPS  := clang-format cppcheck shellcheck mandoc
-BENCH_DEPS := nbdkit nbd-server tgt strace
+BENCH_DEPS := nbdkit tgt linux-perf
 .PHONY: deps
 deps:
 	$(Q)etc/deps.sh $(BUILD_DEPS) $(if $(filter demo,$(DEPS_FOR)),,$(TEST_DEPS) $(LINT_DEPS)) $(if $(filter bench,$(DEPS_FOR)),$(BENCH_DEPS))

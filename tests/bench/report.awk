@@ -48,7 +48,9 @@ END {
         for (s = 1; s <= server_count; s++)
             if (servers[s] !~ /^corbel/) {
                 r = ratio(cell, servers[s])
-                printf "%s_vs_%s %.2f %s %s\n", cell, servers[s], r, small ? goal : "-", small ? (r >= goal ? "ok" : "short") : "-"
+                wanted = cell ~ /_q32$/ ? goal : "-"
+                verdict = wanted == "-" ? "-" : r >= wanted ? "ok" : "short"
+                printf "%s_vs_%s %.2f %s %s\n", cell, servers[s], r, wanted, verdict
             }
         for (s = 1; s <= server_count; s++) {
             name = cell "_" servers[s]

@@ -75,6 +75,8 @@ cells() { # $1: the section
     cat >"$DIR/cells" <<CELLS
 $1_4k_randread_q32 randread 4096 32
 $1_4k_randwrite_q32 randwrite 4096 32
+$1_4k_randread_q1 randread 4096 1
+$1_4k_randwrite_q1 randwrite 4096 1
 $1_1m_read_q8 read 1048576 8
 $1_1m_write_q8 write 1048576 8
 CELLS
