@@ -1,8 +1,8 @@
 /*
  * The fault injector: a block device over another that misbehaves on request.
  *
- * Ships with the daemon (corbelctl can put faults on a disk that the config marks `faults = true`), and serves the
- * tests. Faults are rules; the first one that matches a request applies. Everything else passes through.
+ * For the tests, of raid/ and of whatever stands above it. Faults are rules; the first one that matches a request
+ * applies. Everything else passes through.
  */
 #ifndef RAID_FAULT_H
 #define RAID_FAULT_H

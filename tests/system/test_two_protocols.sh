@@ -7,9 +7,25 @@ mkdir "$DIR/files"
 random_file "$DIR/files/a" 5000000 1
 random_file "$DIR/files/b" 12345 2
 cp "$(dirname "$0")"/*.sh "$DIR/files/"
-truncate -s 1G "$DIR/image"
-mke2fs -q -F -t ext4 -d "$DIR/files" "$DIR/image"
-qemu-img convert -n -f raw -O raw "$DIR/image" "$NBD"
+# In place through FUSE where that may be mounted; else made in a file and copied.
+: >"$DIR/mount"
+nbdfuse "$DIR/mount" "$NBD" 2>"$DIR/fuse.log" &
+FUSE=$!
+PIDS=$FUSE
+mounted() { [ "$(stat -c %s "$DIR/mount")" = 1073741824 ] || ! kill -0 "$FUSE" 2>/dev/null; }
+wait_for mounted || fail "nbdfuse neither mounts nor ends: $(cat "$DIR/fuse.log")"
+if kill -0 "$FUSE" 2>/dev/null; then
+    mke2fs -q -F -t ext4 -d "$DIR/files" "$DIR/mount"
+    fusermount3 -u "$DIR/mount"
+    wait "$FUSE" || fail "nbdfuse: $(cat "$DIR/fuse.log")"
+    echo "mke2fs in place through FUSE"
+else
+    truncate -s 1G "$DIR/image"
+    mke2fs -q -F -t ext4 -d "$DIR/files" "$DIR/image"
+    qemu-img convert -n -f raw -O raw "$DIR/image" "$NBD"
+    echo "mke2fs in a file, copied: FUSE cannot be mounted here"
+fi
+PIDS=
 iscsi-ls -s "iscsi://$ISCSI_ADDRESS/" | grep -q "$TARGET" || fail "iscsi-ls does not list the target"
 
 check() {

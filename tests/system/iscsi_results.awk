@@ -1,0 +1,9 @@
+# The verdicts of one suite of iscsi-test-cu --verbose: "SUITE.TEST passed|skipped|failed", a line a test.
+# A test begins with "  Test: NAME ..."; its own messages follow, on that line or further ones, up to passed or FAILED.
+function verdict(text) {
+    if (text ~ /\[SKIPPED\]/) skipped = 1
+    if (text ~ /FAILED *$/ && text !~ /\[FAILED\]/) { print suite "." name " failed"; name = "" }
+    else if (text ~ /passed( |$)/) { print suite "." name (skipped ? " skipped" : " passed"); name = "" }
+}
+/^ *Test: / { name = $2; skipped = 0; sub(/^ *Test: [^ ]+ \.\.\./, ""); verdict($0); next }
+name != "" { verdict($0) }
