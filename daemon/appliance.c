@@ -158,6 +158,29 @@ void blkdev_close_wait(struct blkdev *dev)
     sync_call(&c.call, dev->loop, close_run);
 }
 
+/* --- watchdog --- */
+
+static void ping_answer(struct task *task)
+{
+    atomic_store(&container_of(task, struct ping, task)->asked, false);
+}
+
+bool appliance_alive(struct appliance *a)
+{
+    bool alive = true;
+    for (unsigned i = 0; i < a->reactors_count; i++) {
+        struct ping *ping = &a->pings[i];
+        if (atomic_exchange(&ping->asked, true)) {
+            log_error("data reactor %u does not answer", i);
+            alive = false;
+            continue;
+        }
+        ping->task = (struct task){.run = ping_answer};
+        loop_call(reactor_loop(a->reactors[i]), &ping->task);
+    }
+    return alive;
+}
+
 /* --- reload --- */
 
 static void append_text(json_t *list, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -2,7 +2,7 @@
  * The appliance: everything assembled.
  *
  * It owns the reactors, the disks, arrays, exports, targets and listeners, and is the only place that knows how they
- * are put together. All its functions run on the worker's thread (daemon/worker.h) and may block; objects on reactors
+ * are put together. All its functions but appliance_alive() run on the worker's thread (daemon/worker.h) and may block; objects on reactors
  * are reached by sync_call(). Nothing on a disk is changed by appliance_start() but what its array needs to go on (rule
  * 6: nothing is formatted, grown or migrated because a daemon started); creating is appliance_apply()'s business.
  *
@@ -46,6 +46,12 @@ json_t *appliance_apply(struct appliance *appliance, const struct apply_options 
 /* `disk` is a path as in the config, or "array/slot". NULL, or what went wrong (valid until the next call). */
 const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
 const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
+
+/*
+ * Did every data reactor answer since the last call? On the control reactor's thread, now and then: for the watchdog, so
+ * that a stuck one does not look alive. The first call says yes.
+ */
+bool appliance_alive(struct appliance *appliance);
 
 /* Everything, for corbelctl and the page. */
 json_t *appliance_status(struct appliance *appliance);

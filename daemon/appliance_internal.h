@@ -2,6 +2,8 @@
 #ifndef DAEMON_APPLIANCE_INTERNAL_H
 #define DAEMON_APPLIANCE_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "daemon/appliance.h"
 #include "daemon/listener.h"
 #include "daemon/reactor.h"
@@ -50,10 +52,17 @@ struct live_listener {
     const char *protocol; /* "nbd", "iscsi" */
 };
 
+/* A question to a reactor: still there? */
+struct ping {
+    struct task task;
+    atomic_bool asked; /* and not answered */
+};
+
 struct appliance {
     struct config *config;
     unsigned reactors_count;
     struct reactor *reactors[64];
+    struct ping pings[64]; /* the control reactor's */
     TAILQ_HEAD(, live_array) arrays;
     TAILQ_HEAD(, live_export) exports;
     TAILQ_HEAD(, live_target) targets;

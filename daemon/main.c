@@ -174,8 +174,11 @@ static void on_reload(evutil_socket_t number, short events, void *data)
 
 static void on_watchdog(evutil_socket_t fd, short events, void *data)
 {
-    (void)fd, (void)events, (void)data;
-    sd_notify(0, "WATCHDOG=1");
+    (void)fd, (void)events;
+    struct process *p = data;
+    reactor_woken(p->reactor);
+    if (p->stopping || appliance_alive(p->appliance))
+        sd_notify(0, "WATCHDOG=1");
 }
 
 static void watch(struct process *p)
