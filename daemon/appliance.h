@@ -2,9 +2,10 @@
  * The appliance: everything assembled.
  *
  * It owns the reactors, the disks, arrays, exports, targets and listeners, and is the only place that knows how they
- * are put together. All its functions but appliance_alive() run on the worker's thread (daemon/worker.h) and may block; objects on reactors
- * are reached by sync_call(). Nothing on a disk is changed by appliance_start() but what its array needs to go on (rule
- * 6: nothing is formatted, grown or migrated because a daemon started); creating is appliance_apply()'s business.
+ * are put together. All its functions but appliance_alive() run on the worker's thread (daemon/worker.h) and may block;
+ * objects on reactors are reached by sync_call(). Nothing on a disk is changed by appliance_start() but what its array
+ * needs to go on (rule 6: nothing is formatted, grown or migrated because a daemon started); creating is
+ * appliance_apply()'s business.
  *
  *   appliance_start:  probe the listeners' addresses, scan the disks, decide and open the arrays, serve, listen last
  *   appliance_stop:   close the listeners, drain, close the arrays (clean), join the reactors
@@ -48,8 +49,8 @@ const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
 const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
 
 /*
- * Did every data reactor answer since the last call? On the control reactor's thread, now and then: for the watchdog, so
- * that a stuck one does not look alive. The first call says yes.
+ * Did every data reactor answer since the last call? On the control reactor's thread, now and then: for the watchdog,
+ * so that a stuck one does not look alive. The first call says yes.
  */
 bool appliance_alive(struct appliance *appliance);
 

@@ -8,16 +8,17 @@
 #include "daemon/config.h"
 #include "daemon/units.h"
 
-static const char good[] = "daemon = { reactors = 2; memory = \"64 MiB\"; };\n"
-                           "disks = [ \"/dev/x*\" ];\n"
-                           "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d3\" ];\n"
-                           "  volumes = ( { name = \"v\"; level = \"raid6\"; size = \"1.5 GiB\"; chunk = \"128K\"; },\n"
-                           "              { name = \"w\"; level = \"raid10\"; } ); } );\n"
-                           "nbd = { listen = [ \"127.0.0.1:10809\", \"unix:/run/x\" ];\n"
-                           "  exports = ( { name = \"\"; volume = \"a/v\"; } ); };\n"
-                           "iscsi = { listen = [ \"[::1]:3260\" ];\n"
-                           "  targets = ( { name = \"iqn.2026-01.org.example:x\"; luns = ( { lun = 3; volume = \"a/w\"; } ); } ); };\n"
-                           "web = { listen = [ \"127.0.0.1:80\" ]; };\n";
+static const char good[] =
+    "daemon = { reactors = 2; memory = \"64 MiB\"; };\n"
+    "disks = [ \"/dev/x*\" ];\n"
+    "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d3\" ];\n"
+    "  volumes = ( { name = \"v\"; level = \"raid6\"; size = \"1.5 GiB\"; chunk = \"128K\"; },\n"
+    "              { name = \"w\"; level = \"raid10\"; } ); } );\n"
+    "nbd = { listen = [ \"127.0.0.1:10809\", \"unix:/run/x\" ];\n"
+    "  exports = ( { name = \"\"; volume = \"a/v\"; } ); };\n"
+    "iscsi = { listen = [ \"[::1]:3260\" ];\n"
+    "  targets = ( { name = \"iqn.2026-01.org.example:x\"; luns = ( { lun = 3; volume = \"a/w\"; } ); } ); };\n"
+    "web = { listen = [ \"127.0.0.1:80\" ]; };\n";
 
 struct loaded {
     struct config *config;
@@ -83,7 +84,8 @@ static void expect_mistake(const char *from, const char *to, unsigned line, cons
     cr_expect_null(l.config, "accepted: %s", to);
     cr_expect_geq(l.errors.count, 1, "%s: no mistake", to); /* a wrong name makes references wrong, too */
     if (l.errors.count > 0) {
-        cr_expect(strncmp(l.errors.lines[0], prefix, strlen(prefix)) == 0, "%s: not at line %u: %s", to, line, l.errors.lines[0]);
+        cr_expect(strncmp(l.errors.lines[0], prefix, strlen(prefix)) == 0, "%s: not at line %u: %s", to, line,
+                  l.errors.lines[0]);
         cr_expect_not_null(strstr(l.errors.lines[0], word), "%s: no '%s' in: %s", to, word, l.errors.lines[0]);
     }
     unload(&l);
