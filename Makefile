@@ -244,7 +244,7 @@ install: all
 	sed 's|@SBINDIR@|$(SBINDIR)|; s|@SYSCONFDIR@|$(SYSCONFDIR)|' systemd/corbeld.service.in >$(DESTDIR)$(UNITDIR)/corbeld.service
 	for page in docs/man/*.[0-9]; do $(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 uninstall:
-	rm -f $(DESTDIR)$(SBINDIR)/corbeld $(DESTDIR)$(SBINDIR)/corbelctl $(DESTDIR)$(UNITDIR)/corbeld.service \
+	rm -f $(DESTDIR)$(PREFIX)/share/doc/corbel/corbel.conf.example $(DESTDIR)$(SBINDIR)/corbeld $(DESTDIR)$(SBINDIR)/corbelctl $(DESTDIR)$(UNITDIR)/corbeld.service \
 	  $(DESTDIR)$(MANDIR)/man8/corbeld.8 $(DESTDIR)$(MANDIR)/man8/corbelctl.8 $(DESTDIR)$(MANDIR)/man5/corbel.conf.5
 clean:
 	rm -rf $(BUILD)
