@@ -81,7 +81,7 @@ static bool is_servable(const struct nbd_export_options *options, const char *de
 {
     const struct blkdev *dev = options->dev;
     return strlen(options->name) <= NBD_NAME_MAX && strlen(description) <= NBD_NAME_MAX &&
-           (dev->info.max_request == 0 || dev->info.max_request >= PAGE_BYTES) &&
+           (dev->info.max_request == 0 || dev->info.max_request >= PAGE_BYTES) && dev->loop->pages != NULL &&
            page_pool_size(dev->loop->pages) >= POOL_PAGES_MIN;
 }
 

@@ -319,6 +319,16 @@ Test(nbd_handshake, exports_that_cannot_be_are_refused)
     p.disk->dev.info.max_request = 2048;
     cr_expect_eq(nbd_server_add_export(p.server, &options), -EINVAL);
     p.disk->dev.info.max_request = 0;
+    struct testloop *poor = testloop_create(15, 1);
+    struct page_pool *pool = poor->loop.pages;
+    struct memdisk *disk = memdisk_create(&poor->loop, "poor", 1 * MIB, 512);
+    options.dev = &disk->dev;
+    cr_expect_eq(nbd_server_add_export(p.server, &options), -EINVAL, "hardly any pages");
+    poor->loop.pages = NULL;
+    cr_expect_eq(nbd_server_add_export(p.server, &options), -EINVAL, "no pages at all");
+    poor->loop.pages = pool;
+    test_close(poor, &disk->dev);
+    testloop_destroy(poor);
     peer_connect(&p);
     peer_go(&p, "", false);
     peer_stop(&p);
