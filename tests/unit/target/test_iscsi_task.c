@@ -144,7 +144,7 @@ static const struct {
 static void check_answers(struct ini *ini, uint8_t bhs[2][PDU_BHS_BYTES], const bool swept[2], bool told,
                           const char *what)
 {
-    for (unsigned i = 0; i < 2u - (told ? 0u : swept[0] + swept[1]); i++) {
+    for (unsigned i = 0; i < (told ? 2u : 2u - swept[0] - swept[1]); i++) {
         struct ini_answer answer = ini_answer(ini);
         unsigned lun = answer.itt == get_be32(bhs[1] + 16);
         cr_expect_eq(answer.itt, get_be32(bhs[lun] + 16), "%s", what);
