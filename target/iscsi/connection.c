@@ -222,7 +222,7 @@ static void request_begin(struct command *cmd)
     rx->command = cmd;
     rx->room = cmd->pdu.data_len;
     cmd->page_count = page_count_for(0, cmd->pdu.data_len);
-    bool possible = cmd->page_count <= page_pool_size(cmd->conn->loop->pages);
+    bool possible = cmd->page_count <= page_pool_size(cmd->conn->loop->pages) / 2;
     if (possible && pages_acquire(cmd))
         return;
     if (!possible || transfer_data_due(cmd->conn->session)) { /* must not stop reading: goes without its data */

@@ -162,7 +162,7 @@ void transfer_data_out(struct connection *conn, const struct pdu *pdu);
 void transfer_data_complete(struct connection *conn, bool digest_good);
 void transfer_advance(struct command *cmd);
 void transfer_fail(struct command *cmd, uint8_t key, uint8_t asc, uint8_t ascq);
-/* Does a command that holds pages wait for data? */
+/* Would it be wrong to stop reading until there are pages? */
 bool transfer_data_due(const struct session *session);
 /* Give it up, whatever it waits for: with no answer, or (`tell`) with status TASK ABORTED. */
 void transfer_abort(struct command *cmd, bool tell);

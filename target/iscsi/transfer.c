@@ -98,14 +98,17 @@ static void check_unsolicited(struct command *cmd)
                                       .len = first > pdu->data_len ? first - pdu->data_len : 0};
 }
 
-/* Is a command of this connection waiting for data with pages in its hands? */
+/*
+ * Does a command of this connection hold pages and wait for something that only more reading brings: its data, the F
+ * bit of its last burst, or the CmdSN before its own? If so, reading must not stop.
+ */
 bool transfer_data_due(const struct session *session)
 {
     const struct command *cmd;
     TAILQ_FOREACH(cmd, &session->live, link)
     {
-        bool holds = cmd->page_state == PAGES_HELD || cmd->page_state == PAGES_GRANTED;
-        if (holds && command_state(cmd) == COMMAND_WAITING && !cmd->over && cmd->arrived < cmd->expected)
+        bool due = cmd->page_state == PAGES_HELD || (cmd->page_state == PAGES_GRANTED && cmd->arrived < cmd->expected);
+        if (due && command_state(cmd) == COMMAND_WAITING)
             return true;
     }
     return false;
@@ -126,13 +129,16 @@ static void wait_for_pages(struct command *cmd)
     }
 }
 
-/* How many pages the data takes; more than there can be: the command fails. */
+/*
+ * How many pages the data takes. The pool has other users, some of which keep what they have for good (caches, scratch
+ * pages); so a command that wants more than half of it might wait for ever, and fails instead.
+ */
 static void size_pages(struct command *cmd)
 {
     uint32_t count = cmd->scsi.data_len > 0 ? page_count_for(cmd->scsi.page_off, cmd->scsi.data_len) : 0;
     if (cmd->over)
         return;
-    if (count > COMMAND_PAGES_MAX || count > page_pool_size(cmd->conn->loop->pages))
+    if (count > COMMAND_PAGES_MAX || count > page_pool_size(cmd->conn->loop->pages) / 2)
         transfer_fail(cmd, KEY_ABORTED_COMMAND, ASC_RESOURCES, 0x03);
     else
         cmd->page_count = count;

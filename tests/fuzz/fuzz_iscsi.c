@@ -56,7 +56,7 @@ static void fuzz_begin(struct fuzz *f)
                                                .nop_interval_ns = 1000000000,
                                                .nop_timeout_ns = 1000000000};
     log_setup(quiet, LOG_LEVEL_ERROR);
-    f->t = testloop_create((f->mode & FEW_PAGES ? 8 : 600) + SCSI_SCRATCH_PAGES, 1);
+    f->t = testloop_create((f->mode & FEW_PAGES ? SCSI_SCRATCH_PAGES : 600) + SCSI_SCRATCH_PAGES, 1);
     f->disk = memdisk_create(&f->t->loop, "disk", DISK_BYTES, 512);
     f->disk->latency_ns = f->mode & SLOW ? 100000 : 0;
     f->scsi = scsi_target_create(&f->t->loop, TARGET);

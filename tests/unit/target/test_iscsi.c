@@ -568,3 +568,33 @@ Test(iscsi, a_peer_that_does_not_read_holds_up_nobody_else)
     ini_drop(quick);
     drop(slow);
 }
+
+Test(iscsi, a_command_that_might_wait_for_pages_for_ever_fails_at_once)
+{
+    struct ini_rig *rig = ini_rig_make(24, (struct iscsi_limits){0});
+    struct ini *ini = ini_session(rig, 1, "");
+    uint8_t cdb[16];
+    ini_cdb_rw(cdb, false, 0, 8 * 30); /* 30 pages, of 40 of which the SCSI layer keeps 16 */
+    struct ini_answer answer = ini_do(ini, INI_R, 30 * 4096, cdb);
+    cr_expect(answer.status == 2 && answer.key == 0x0b && answer.asc == 0x55 && answer.ascq == 3);
+    drop(ini);
+}
+
+Test(iscsi, a_write_that_fills_a_gap_is_not_kept_waiting_by_what_waits_behind_the_gap)
+{
+    struct ini_rig *rig = ini_rig_make(24, (struct iscsi_limits){0});
+    struct ini *ini = ini_session(rig, 1, "");
+    static uint8_t data[65536];
+    uint8_t write[PDU_BHS_BYTES], read[PDU_BHS_BYTES], cdb[16];
+    ini_cdb_rw(cdb, true, 0, 128);
+    ini_command(ini, write, INI_F | INI_W, sizeof data, cdb);
+    ini_cdb_rw(cdb, false, 0, 128);
+    ini_command(ini, read, INI_F | INI_R, sizeof data, cdb);
+    ini_send(ini, read, NULL, 0); /* has pages, and waits for its turn */
+    ini_expect_silence(ini);
+    ini_send(ini, write, data, sizeof data);
+    struct ini_answer answer = ini_answer(ini);
+    cr_expect(answer.itt == get_be32(write + 16) && answer.status == SCSI_TASK_SET_FULL);
+    cr_expect_eq(ini_answer(ini).len, sizeof data);
+    drop(ini);
+}
