@@ -19,7 +19,7 @@ static const struct mode_page mode_pages[] = {
     {PAGE_CONTROL,
      0,
      12,
-     {PAGE_CONTROL, 10, 0x02, 0x10, 0, 0, 0, 0, 0xff, 0xff},
+     {PAGE_CONTROL, 10, 0x02, 0x10, 0, 0x40 /* TAS: others are told */, 0, 0, 0xff, 0xff},
      {[2] = CONTROL_D_SENSE, [4] = CONTROL_SWP}},
     {PAGE_CONTROL, 1, 32, {PAGE_CONTROL | SUBPAGE_FORMAT, 1, 0, 28}, {0}},
     /* exceptions are told to who asks with REQUEST SENSE */

@@ -9,7 +9,7 @@
 enum { PC_CHANGEABLE = 0x40, PC_DEFAULT = 0x80, PC_SAVED = 0xc0, DBD = 0x08, LLBAA = 0x10 };
 
 static const uint8_t caching[20] = {0x08, 18, 0x04};
-static const uint8_t control[12] = {0x0a, 10, 0x02, 0x10, 0, 0, 0, 0, 0xff, 0xff};
+static const uint8_t control[12] = {0x0a, 10, 0x02, 0x10, 0, 0x40, 0, 0, 0xff, 0xff};
 static const uint8_t control_extension[32] = {0x4a, 1, 0, 28};
 static const uint8_t exceptions[12] = {0x1c, 10, 0, 6};
 
@@ -222,11 +222,15 @@ Test(scsi_mode, select_lists_that_are_malformed)
         {"a page of another length", false, 16, {[4] = 0x0a, 9, 0x02, 0x10, [12] = 0xff, 0xff}, 0x26},
         {"a subpage that does not exist", false, 36, {[4] = 0x4a, 2, 0, 28}, 0x26},
         {"a subpage", false, 36, {[4] = 0x4a, 1, 0, 28}, 0},
-        {"a bit that cannot be changed", false, 16, {[4] = 0x0a, 10, 0x03, 0x10, [12] = 0xff, 0xff}, 0x26},
+        {"a bit that cannot be changed", false, 16, {[4] = 0x0a, 10, 0x03, 0x10, 0, 0x40, [12] = 0xff, 0xff}, 0x26},
         {"WCE off", false, 24, {[4] = 0x08, 18}, 0x26},
         {"WCE on", false, 24, {[4] = 0x08, 18, 4}, 0},
-        {"both bits", false, 16, {[4] = 0x0a, 10, 0x06, 0x10, 0x08, [12] = 0xff, 0xff}, 0},
-        {"good, then bad", false, 20, {[4] = 0x0a, 10, 0x06, 0x10, 0x08, [12] = 0xff, 0xff, [16] = 0x08, 18}, 0x1a},
+        {"both bits", false, 16, {[4] = 0x0a, 10, 0x06, 0x10, 0x08, 0x40, [12] = 0xff, 0xff}, 0},
+        {"good, then bad",
+         false,
+         20,
+         {[4] = 0x0a, 10, 0x06, 0x10, 0x08, 0x40, [12] = 0xff, 0xff, [16] = 0x08, 18},
+         0x1a},
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct scsi_mode mode = {0};
