@@ -15,7 +15,7 @@ ROUNDS=${3:-3}
 LENGTH=${4:-2} # seconds a cell
 HERE=$(cd "$(dirname "$0")" && pwd)
 DIR=$(mktemp -d /dev/shm/corbel-bench.XXXXXX)
-BYTES=1073741824
+# shellcheck source=tests/bench/servers.sh
 . "$HERE/servers.sh"
 
 finish() {

@@ -7,6 +7,7 @@ PIDS=    # to be ended by SIGTERM
 KILLS=   # to be ended by SIGKILL: tgtd stays otherwise
 LEFT=    # files outside $DIR
 SERVERS= # names of those to measure
+BYTES=1073741824 # of the peers' backing file
 
 die() {
     echo "bench: $*" >&2
