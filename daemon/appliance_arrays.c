@@ -470,35 +470,26 @@ struct slot_call {
     struct sync_call call;
     struct live_array *live;
     unsigned slot;
-    bool in_service, busy;
+    char *why;
+    size_t why_len;
+    bool free;
 };
 
-static void run_look_at_slot(struct sync_call *call)
+static void run_take_back(struct sync_call *call)
 {
     struct slot_call *c = container_of(call, struct slot_call, call);
-    struct array_info *info = calloc(1, sizeof *info);
-    ASSERT(info != NULL);
-    array_info(c->live->array, info);
-    const char *state = info->members[c->slot].state;
-    c->in_service = strcmp(state, "failed") != 0 && strcmp(state, "absent") != 0;
-    struct blkdev *dev = c->live->disks[c->slot].disk.dev;
-    c->busy = dev != NULL && dev->in_flight > 0;
-    free(info);
+    c->free = array_take_back_disk(c->live->array, c->slot, c->why, c->why_len) == NULL;
     sync_finish(call);
 }
 
-/* The slot must be out of service, and its old device silent, before another one is opened for it. */
-static bool slot_is_free(struct appliance *a, struct live_array *live, unsigned slot)
+/* The slot must be out of service, and its old device no longer the array's, before another one is opened for it. */
+static bool free_slot(struct appliance *a, struct live_array *live, unsigned slot)
 {
-    struct slot_call c = {.live = live, .slot = slot};
-    sync_call(&c.call, reactor_loop(live->home), run_look_at_slot);
-    if (c.in_service)
-        text_format(a->message, sizeof a->message, "slot %u of array %s is in service already", slot, live->name);
-    else if (c.busy)
-        text_format(a->message, sizeof a->message,
-                    "the failed disk %s still has requests under way; try again when it has given them up",
-                    live->disks[slot].path);
-    return !c.in_service && !c.busy;
+    struct slot_call c = {.live = live, .slot = slot, .why = a->message, .why_len = sizeof a->message};
+    sync_call(&c.call, reactor_loop(live->home), run_take_back);
+    if (c.free)
+        close_disk(&live->disks[slot]);
+    return c.free;
 }
 
 const char *appliance_disk_online(struct appliance *a, const char *disk, bool force)
@@ -515,9 +506,8 @@ const char *appliance_disk_online(struct appliance *a, const char *disk, bool fo
                 live->disks[slot].path[0] != '\0' ? live->disks[slot].path
                 : configured != NULL              ? configured
                                                   : disk);
-    if (!slot_is_free(a, live, slot) || !may_take(a, live, path, force))
+    if (!free_slot(a, live, slot) || !may_take(a, live, path, force))
         return a->message;
-    close_disk(&live->disks[slot]);
     if (!open_disk(a, live, slot, path, a->message, sizeof a->message))
         return a->message;
     struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};

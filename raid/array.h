@@ -74,9 +74,14 @@ void array_add_volume(struct array *array, const struct array_volume_spec *spec,
 
 /*
  * Take a member out of service by hand; refused if a volume would fail. Its disk stays lent until another takes the
- * slot or the array is closed.
+ * slot, it is taken back, or the array is closed.
  */
 void array_fail_member(struct array *array, unsigned slot, struct array_call *call);
+/*
+ * Take back the disk of a slot that is out of service, so that it can be closed. NULL: it is no longer lent; else why
+ * not: the slot is in service, or the disk has not answered all its requests yet.
+ */
+const char *array_take_back_disk(struct array *array, unsigned slot, char *why, size_t why_len);
 /* Put a disk (the failed one, or a blank one) into a slot that is failed or absent, and rebuild it. */
 void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
 

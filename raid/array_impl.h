@@ -5,7 +5,7 @@
  *   array_create.c    a spec to a description; writing it; adding a volume
  *   array_commit.c    the description's generations on the members
  *   array_activity.c  dirty before the first write, clean when quiet
- *   array_members.c   losses, the burst rule, taking a member out
+ *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
  *   jobs.c            init, resync, rebuild
  *

@@ -396,3 +396,24 @@ void array_fail_member(struct array *array, unsigned slot, struct array_call *ca
     if (losses_wait(array, &removal->task))
         loop_defer(array->loop, &removal->task);
 }
+
+/* Once its loss is on disk no label is written to it any more; so a disk that is silent then stays silent. */
+const char *array_take_back_disk(struct array *array, unsigned slot, char *why, size_t why_len)
+{
+    struct member *member = &array->members[slot];
+    const char *what = NULL;
+    ASSERT(slot < array->description.members_count);
+    if (array_refusal(array) != NULL)
+        what = "cannot be replaced: the array is frozen or being closed";
+    else if (member_writable(member))
+        what = "is in service already";
+    else if (member->dev != NULL && (member->dev->in_flight > 0 || !losses_recorded(array)))
+        what = "has not answered all requests yet: try again later";
+    if (what == NULL) {
+        member->dev = NULL;
+        return NULL;
+    }
+    text_format(why, why_len, "disk %s (slot %u of array %s) %s", array_disk_name(array, slot), slot,
+                array->description.name, what);
+    return why;
+}

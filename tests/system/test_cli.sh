@@ -29,6 +29,15 @@ expect 0 $CTL --json disk list
 expect 0 $CTL array list
 expect 2 $CTL disk
 
+# A disk by hand: out, and in again.
+expect 1 $CTL disk online r/1
+grep -q 'in service already' "$DIR/out" || fail "online of a disk in service: $(cat "$DIR/out")"
+expect 0 $CTL disk fail r/1
+expect 5 $CTL status
+expect 0 $CTL disk online r/1
+wait_idle
+expect 0 $CTL status
+
 # More volumes, of other levels, in the space that is left; served after apply.
 addresses
 random_file "$DIR/in" 33554432 1

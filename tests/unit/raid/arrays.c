@@ -37,7 +37,7 @@ static void quiet_sink(enum log_level level, const char *line)
     (void)line;
 }
 
-static void disk_create(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logical_block)
+void rig_disk_new(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logical_block)
 {
     char name[16];
     text_format(name, sizeof name, "disk%u", slot);
@@ -54,7 +54,7 @@ struct rig *rig_create(unsigned count, uint64_t bytes)
     rig->t = testloop_create(PAGES, 42);
     rig->count = count;
     for (unsigned i = 0; i < count; i++)
-        disk_create(rig, i, bytes, 512);
+        rig_disk_new(rig, i, bytes, 512);
     return rig;
 }
 
@@ -76,7 +76,7 @@ void rig_disk_replace(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t l
 {
     ASSERT(rig->old_count < ARRAY_LENGTH(rig->old));
     rig->old[rig->old_count++] = rig->dev[slot];
-    disk_create(rig, slot, bytes, logical_block);
+    rig_disk_new(rig, slot, bytes, logical_block);
 }
 
 struct array_disk rig_disk(const struct rig *rig, unsigned slot)

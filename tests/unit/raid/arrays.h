@@ -30,6 +30,8 @@ struct rig {
 struct rig *rig_create(unsigned count, uint64_t bytes);
 /* Closes the array, if there is one, and checks that no page is missing. */
 void rig_destroy(struct rig *rig);
+/* A blank disk for a slot: in place of one that is closed, or one that stays lent. */
+void rig_disk_new(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logical_block);
 void rig_disk_replace(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logical_block);
 /* "disk0", ... */
 struct array_disk rig_disk(const struct rig *rig, unsigned slot);

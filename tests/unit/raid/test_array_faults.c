@@ -341,6 +341,43 @@ Test(array_faults, disks_that_do_not_fit_are_refused_with_a_sentence)
     rig_destroy(rig);
 }
 
+static void ignore_call(struct array_call *call)
+{
+    (void)call;
+}
+
+/* The disk is closed before the next one comes: nothing may look at it any more. */
+Test(array_faults, a_failed_disk_is_given_back_once_it_is_silent)
+{
+    char why[256];
+    struct rig *rig = rig_with(4, RAID_5, 0);
+    cr_assert_not_null(array_take_back_disk(rig->array, 2, why, sizeof why));
+    cr_expect_str_eq(why, "disk disk2 (slot 2 of array r0) is in service already");
+
+    struct fault_rule slow = {.ops = 1u << BLK_WRITE, .delay_ns = 5 * SECOND};
+    struct rig_write write = {0};
+    fault_add(rig->dev[2], &slow);
+    rig_write_start(rig, &write, "v", 2 * 64 * KIB, PAGE_BYTES, 7);
+    rig_wait(rig, SECOND);
+    cr_assert_gt(rig->dev[2]->in_flight, 0);
+    struct array_call fail = {.done = ignore_call};
+    array_fail_member(rig->array, 2, &fail);
+    rig_wait(rig, SECOND);
+    cr_assert_not_null(array_take_back_disk(rig->array, 2, why, sizeof why));
+    cr_expect_str_eq(why, "disk disk2 (slot 2 of array r0) has not answered all requests yet: try again later");
+    rig_wait(rig, 10 * SECOND);
+    cr_assert(write.over);
+
+    cr_assert_null(array_take_back_disk(rig->array, 2, why, sizeof why), "%s", why);
+    test_close(rig->t, rig->dev[2]);
+    cr_expect_not(rig_info(rig).members[2].present);
+    rig_disk_new(rig, 2, DISK, 512);
+    cr_assert(rig_online(rig, 2), "%s", rig->message);
+    rig_settle(rig);
+    cr_expect_str_eq(rig_info(rig).state, "optimal");
+    rig_destroy(rig);
+}
+
 Test(array_faults, volumes_without_redundancy_take_back_their_own_disk_only)
 {
     struct rig *rig = rig_create(3, DISK);
