@@ -369,10 +369,12 @@ static bool step_reading(struct row_op *op)
 static bool step_starting(struct row_op *op)
 {
     struct volume_owner *owner = op->volume->owner;
+    if (op->volume->failed && op->kind == ROW_READ) { /* nothing is corrected, but what follows may be readable */
+        next_window(op);
+        return true;
+    }
     if (op->volume->failed) {
-        if (op->kind != ROW_READ)
-            fail(op, BLK_GONE, volume_offset(op));
-        op->stop = true;
+        fail_and_stop(op, BLK_GONE, volume_offset(op));
         plan_again(op);
         return true;
     }

@@ -32,7 +32,7 @@ static struct bench *open_filled(const struct layout_spec *spec)
 struct reader {
     struct blk_req req;
     struct page *pages[64];
-    uint8_t bytes[4 * CHUNK];
+    uint8_t bytes[64 * PAGE_BYTES];
     bool over;
 };
 
@@ -44,12 +44,17 @@ static void reader_done(struct blk_req *req)
     r->over = true;
 }
 
-static void reader_run(struct bench *b, struct reader *r, uint64_t off, uint64_t len)
+static void reader_start(struct bench *b, struct reader *r, uint64_t off, uint64_t len)
 {
     r->over = false;
     r->req = (struct blk_req){.op = BLK_READ, .off = off, .len = len, .pages = r->pages, .done = reader_done};
     cr_assert(page_pool_get(b->t->loop.pages, r->pages, page_count_for(off, len)));
     blk_submit(b->dev, &r->req);
+}
+
+static void reader_run(struct bench *b, struct reader *r, uint64_t off, uint64_t len)
+{
+    reader_start(b, r, off, len);
     cr_assert(testloop_run_until(b->t, &r->over));
 }
 
@@ -372,6 +377,30 @@ Test(volume_errors, a_volume_that_fails_while_a_write_waits_to_begin)
         page_put(w.pages[0]);
         bench_close(b);
     }
+}
+
+/* A long read is served in windows of 64 KiB. Its first one is to be corrected, and waits to begin, when the others
+ * fail. */
+Test(volume_errors, a_read_goes_on_behind_a_correction_that_the_volume_did_not_live_to_see)
+{
+    struct layout_spec spec = {.level = RAID_5, .members = 5, .rotation = ROTATE_LEFT_SYMMETRIC, .chunk = MIB};
+    struct bench *b = bench_open(&(struct bench_options){.layout = spec, .extent = MIB}, 3);
+    struct reader r;
+    uint8_t want[32 * KIB];
+    test_fill(want, sizeof want, 9);
+    memcpy(bench_chunk(b, 0, 0) + 64 * KIB, want, sizeof want);
+    bench_spoil(b, 0, 0, 0, 512);
+    b->never_dirty = true;
+    reader_start(b, &r, 0, 96 * KIB);
+    testloop_run(b->t);
+    cr_assert_not(r.over);
+    bench_fail(b, bench_slot(b, 0, 1));
+    bench_fail(b, bench_slot(b, 0, 2));
+    timer_start(&b->t->loop, &b->dirty_timer, 1000);
+    cr_assert(testloop_run_until(b->t, &r.over));
+    cr_expect_eq(r.req.status, BLK_OK);
+    cr_expect(memcmp(r.bytes + 64 * KIB, want, sizeof want) == 0, "the bytes of the second window");
+    bench_close(b);
 }
 
 struct listener {
