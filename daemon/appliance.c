@@ -111,8 +111,14 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     return live_listeners_open(a, a->config, why, why_len);
 }
 
+bool appliance_is_stopped(const struct appliance *a)
+{
+    return a->stopped;
+}
+
 void appliance_stop(struct appliance *a, void (*progress)(void))
 {
+    a->stopped = true;
     live_listeners_close(a);
     live_drain(a, a->config->daemon.drain_ns);
     if (progress != NULL)

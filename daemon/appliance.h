@@ -27,6 +27,8 @@ void appliance_destroy(struct appliance *appliance);
 int appliance_start(struct appliance *appliance, char *why, size_t why_len);
 /* `progress` (may be NULL) is called between steps, e.g. to ask the service manager for more time. */
 void appliance_stop(struct appliance *appliance, void (*progress)(void));
+/* From then on nothing below may be called: it would start what was stopped. */
+bool appliance_is_stopped(const struct appliance *appliance);
 
 /*
  * Read the config file again and take over what is safe: new exports and targets, log level. Returns a JSON object

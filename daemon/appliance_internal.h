@@ -69,7 +69,7 @@ struct appliance {
     TAILQ_HEAD(, live_listener) listeners;
     struct nbd_server *nbd;
     struct iscsi_server *iscsi;
-    bool threads_only;
+    bool threads_only, stopped;
     uint64_t started_s;
     char message[512]; /* the last error of a call */
 };

@@ -4,6 +4,7 @@
 #include <event2/buffer.h>
 #include <event2/event.h>
 #include <event2/http.h>
+#include <event2/http_struct.h>
 #include <event2/keyvalq_struct.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +154,7 @@ static void exchange_back(struct task *task)
     struct exchange *x = container_of(task, struct exchange, back);
     if (!x->gone) {
         evhttp_connection_set_closecb(evhttp_request_get_connection(x->request), NULL, NULL);
+        x->request->flags &= ~EVHTTP_USER_OWNED; /* else it would be nobody's if the peer leaves before all is sent */
         send_json(x->request, x->code, x->answer);
     } else {
         evhttp_request_free(x->request);
@@ -162,12 +164,15 @@ static void exchange_back(struct task *task)
     free(x);
 }
 
-/* On the worker. */
+/* On the worker. What was asked while the daemon stopped comes too late. */
 static void exchange_run(struct worker_job *job)
 {
     struct exchange *x = container_of(job, struct exchange, job);
     x->code = 200;
-    x->route->run(x);
+    if (appliance_is_stopped(x->control->appliance))
+        answer_error(x, 503, "corbeld is stopping");
+    else
+        x->route->run(x);
     x->back = (struct task){.run = exchange_back};
     loop_call(reactor_loop(x->control->reactor), &x->back);
 }

@@ -42,6 +42,19 @@ static json_t *ask(const struct arguments *a, const char *path, json_t *body, in
     return answer;
 }
 
+/* The same where anything but success means that corbeld cannot answer now. */
+static json_t *ask_or_give_up(const struct arguments *a, const char *path, json_t *body)
+{
+    int code;
+    json_t *answer = ask(a, path, body, &code);
+    if (answer == NULL || code < 400)
+        return answer;
+    const char *detail = json_string_value(json_object_get(answer, "detail"));
+    fprintf(stderr, "corbelctl: %s\n", detail != NULL ? detail : "corbeld refused to answer");
+    json_decref(answer);
+    return NULL;
+}
+
 static void print_json(const json_t *value)
 {
     json_dumpf(value, stdout, JSON_INDENT(2));
@@ -50,8 +63,7 @@ static void print_json(const json_t *value)
 
 static int show(const struct arguments *a, void (*print)(const json_t *))
 {
-    int code;
-    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    json_t *status = ask_or_give_up(a, "/api/v1/status", NULL);
     if (status == NULL)
         return EXIT_NO_DAEMON;
     if (a->json)
@@ -67,8 +79,7 @@ static int show_list(const struct arguments *a, const char *part, void (*print)(
 {
     if (!a->json)
         return show(a, print);
-    int code;
-    json_t *status = ask(a, "/api/v1/status", NULL, &code), *list = json_array(), *array, *item;
+    json_t *status = ask_or_give_up(a, "/api/v1/status", NULL), *list = json_array(), *array, *item;
     size_t i, j;
     if (status == NULL) {
         json_decref(list);
@@ -90,8 +101,7 @@ static int show_list(const struct arguments *a, const char *part, void (*print)(
 
 static int run_status(const struct arguments *a)
 {
-    int code;
-    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    json_t *status = ask_or_give_up(a, "/api/v1/status", NULL);
     if (status == NULL)
         return EXIT_NO_DAEMON;
     if (a->json)
@@ -108,8 +118,7 @@ static int run_array_list(const struct arguments *a)
 {
     if (!a->json)
         return show(a, print_arrays);
-    int code;
-    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    json_t *status = ask_or_give_up(a, "/api/v1/status", NULL);
     if (status == NULL)
         return EXIT_NO_DAEMON;
     print_json(json_object_get(status, "arrays"));
@@ -158,8 +167,7 @@ static int run_disk_online(const struct arguments *a)
 
 static int run_reload(const struct arguments *a)
 {
-    int code;
-    json_t *answer = ask(a, "/api/v1/reload", json_object(), &code);
+    json_t *answer = ask_or_give_up(a, "/api/v1/reload", json_object());
     if (answer == NULL)
         return EXIT_NO_DAEMON;
     print_json(answer);
@@ -178,8 +186,7 @@ static bool confirmed(void)
 
 static json_t *ask_apply(const struct arguments *a, bool dry_run)
 {
-    int code;
-    return ask(a, "/api/v1/apply", json_pack("{s:b, s:b}", "dry_run", dry_run, "force", a->force), &code);
+    return ask_or_give_up(a, "/api/v1/apply", json_pack("{s:b, s:b}", "dry_run", dry_run, "force", a->force));
 }
 
 /* What an apply result means for the exit status, before anything was confirmed. */

@@ -74,4 +74,18 @@ echo 'nonsense' >"$CONFIG"
 kill -HUP "$PID"
 wait_for grep -q "nothing changed: $CONFIG:" "$LOG" || fail "SIGHUP with a broken config: $(cat "$LOG")"
 nbdinfo "$NBD" >/dev/null || fail "a broken config stopped the service"
+
+# What is asked while the daemon stops changes nothing any more.
+write_config raid6 'size = "32 MiB";'
+kill -STOP "$PID"
+kill -TERM "$PID"
+$CTL --json apply --yes >"$DIR/out" 2>&1 &
+PIDS=$!
+asked() { [ "$(grep -c "$SOCKET" /proc/net/unix)" = 2 ]; } # the listening one, and one that is not accepted yet
+wait_for asked || fail "corbelctl does not connect"
+kill -CONT "$PID"
+stop_daemon
+grep -q 'array r started' "$LOG" && fail "an array was started while the daemon stopped: $(cat "$LOG")"
+launch_daemon
+grep -q 'not stopped cleanly' "$LOG" && fail "the arrays were not marked clean: $(cat "$LOG")"
 stop_daemon
