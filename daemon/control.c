@@ -17,6 +17,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "daemon/socket.h"
 
 enum { BODY_MAX = 64 * 1024 };
 
@@ -264,39 +265,42 @@ static struct evhttp *new_http(struct control *control, void (*handler)(struct e
     return http;
 }
 
-/* Does somebody answer on this socket file? */
-static bool socket_is_alive(const struct sockaddr_un *address)
+/* A listening socket that owner and group may use, or -1 and errno. */
+static int listen_local(const char *path)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool alive = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t before = umask(0117);
+    bool good = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0;
+    int error = errno;
+    umask(before);
+    if (good)
+        return fd;
     if (fd >= 0)
         close(fd);
-    return alive;
+    errno = error;
+    return -1;
 }
 
 static bool open_local(struct control *control, const char *path, char *why, size_t why_len)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path) {
-        text_format(why, why_len, "daemon.control: %s is too long for a socket", path);
+    if (socket_file_is_stale(path))
+        unlink(path);
+    int fd = listen_local(path);
+    if (fd < 0) {
+        text_format(why, why_len, "daemon.control: %s: %s", path,
+                    errno == EADDRINUSE ? "is in use: another corbeld runs, or the file is no socket"
+                                        : strerror(errno));
         return false;
     }
-    strcpy(address.sun_path, path);
-    if (socket_is_alive(&address)) {
-        text_format(why, why_len, "daemon.control: %s is in use: is another corbeld running?", path);
-        return false;
-    }
-    unlink(path);
-    mode_t before = umask(0117); /* owner and group only */
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool good = fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0;
-    umask(before);
-    if (good)
-        good = evhttp_accept_socket(control->local, fd) == 0;
-    if (!good) {
-        text_format(why, why_len, "daemon.control: %s: %s", path, strerror(errno));
-        if (fd >= 0)
-            close(fd);
+    if (evhttp_accept_socket(control->local, fd) != 0) {
+        text_format(why, why_len, "daemon.control: %s: cannot be listened on", path);
+        close(fd);
         return false;
     }
     text_format(control->socket_path, sizeof control->socket_path, "%s", path);

@@ -126,27 +126,12 @@ static int open_socket(struct place *place)
     return fd;
 }
 
-/* Is this a socket file nobody listens on any more? */
-static bool is_stale(const struct place *place)
-{
-    struct stat st;
-    const struct sockaddr_un *un = (const void *)&place->address;
-    if (lstat(un->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
-        return false;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return false;
-    bool refused = connect(fd, (const void *)un, place->len) != 0 && errno == ECONNREFUSED;
-    close(fd);
-    return refused;
-}
-
 static int bind_unix(int fd, const struct place *place)
 {
     const struct sockaddr_un *un = (const void *)&place->address;
     int bound = bind(fd, (const void *)un, place->len);
     if (bound != 0 && errno == EADDRINUSE) {
-        if (is_stale(place) && unlink(un->sun_path) == 0)
+        if (socket_file_is_stale(un->sun_path) && unlink(un->sun_path) == 0)
             bound = bind(fd, (const void *)un, place->len);
         else
             errno = EADDRINUSE;

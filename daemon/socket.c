@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -77,6 +78,21 @@ static void name_ends(struct socket_stream *s)
     len = sizeof address;
     if (getpeername(s->fd, (struct sockaddr *)&address, &len) == 0)
         socket_address_format((struct sockaddr *)&address, len, s->stream.peer, sizeof s->stream.peer);
+}
+
+bool socket_file_is_stale(const char *path)
+{
+    struct stat st;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || strlen(path) >= sizeof address.sun_path)
+        return false;
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    bool refused = connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 && errno == ECONNREFUSED;
+    close(fd);
+    return refused;
 }
 
 /* --- the stream's operations --- */

@@ -18,6 +18,9 @@ struct sockaddr;
 /* Takes over `fd`, a connected socket, and sets it up. NULL if memory is short; fd is closed then. */
 struct stream *socket_stream_create(struct reactor *reactor, int fd);
 
+/* Is there a Unix socket's file at this path that nobody listens on any more? Nobody misses it then. */
+bool socket_file_is_stale(const char *path);
+
 /* For peer credentials and the like; the stream's operations of any other kind must not be given. */
 int socket_stream_fd(const struct stream *stream);
 

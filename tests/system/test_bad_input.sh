@@ -99,6 +99,13 @@ grep -q "$DIR/second.conf:6: .*in use" "$DIR/out" || fail "busy port: $(cat "$DI
 grep -q 'another corbeld' "$DIR/out" || fail "second daemon: $(cat "$DIR/out")"
 $CTL status >/dev/null || fail "the first daemon does not answer any more"
 
+# A control socket in the place of somebody's file.
+echo precious >"$DIR/file"
+sed "s|$SOCKET|$DIR/file|" "$CONFIG" >"$DIR/second.conf"
+"$BUILD_DIR/corbeld" -c "$DIR/second.conf" >"$DIR/out" 2>&1 && fail "a file was taken for a control socket"
+grep -q "$DIR/file: is in use" "$DIR/out" || fail "control socket on a file: $(cat "$DIR/out")"
+[ "$(cat "$DIR/file")" = precious ] || fail "the file in the control socket's place is gone"
+
 # Wrong commands.
 for words in 'frobnicate' 'disk fail' 'disk fail nothere' 'disk online r/0' 'array list extra'; do
     # shellcheck disable=SC2086
