@@ -107,7 +107,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     if (live_listeners_probe(a, a->config, why, why_len) < 0)
         return -1;
     live_arrays_start(a, a->config, &options);
-    live_serve(a, a->config);
+    live_serve(a, a->config, NULL, NULL);
     return live_listeners_open(a, a->config, why, why_len);
 }
 
@@ -198,27 +198,41 @@ static void append_text(json_t *list, const char *format, ...)
     va_end(args);
 }
 
-/* What a running daemon does not change: told, so that nobody believes it was taken over. */
-static void refuse_changes(const struct config *old, const struct config *new, json_t *refused)
+struct reload {
+    json_t *taken, *refused;
+};
+
+static bool begins(const char *text, const char *with)
 {
-    if (old->daemon.reactors != new->daemon.reactors)
-        append_text(refused, "daemon.reactors: threads are made at start; restart to change it");
-    if (old->daemon.memory != new->daemon.memory)
-        append_text(refused, "daemon.memory: memory is taken at start; restart to change it");
-    if (strcmp(old->daemon.control.text, new->daemon.control.text) != 0)
-        append_text(refused, "daemon.control: the socket is opened at start; restart to change it");
-    if (strcmp(old->daemon.io.text, new->daemon.io.text) != 0)
-        append_text(refused, "daemon.io: the engine is chosen when a disk is opened; restart to change it");
-    for (unsigned i = 0; i < new->arrays.count; i++) {
-        const struct config_array *array = config_item(&new->arrays, struct config_array, i);
-        for (unsigned j = 0; j < array->volumes.count; j++) {
-            char reference[2 * SB_NAME_SIZE + 2];
-            const char *volume = config_item(&array->volumes, struct config_volume, j)->name.text;
-            text_format(reference, sizeof reference, "%s/%s", array->name.text, volume);
-            if (config_find_volume(old, reference, NULL) == NULL)
-                append_text(refused, "arrays: %s is new; a reload creates nothing: use corbelctl apply", reference);
-        }
-    }
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* What became of it: all of what differs is told, so that nobody believes something was taken over that was not. */
+static void tell_difference(void *data, const char *path, enum config_change change)
+{
+    struct reload *r = data;
+    bool service = begins(path, "nbd.exports ") || begins(path, "iscsi.targets ");
+    if (service && change == CONFIG_ADDED)
+        return; /* tell_service() has told it */
+    if (strcmp(path, "daemon.drain") == 0)
+        append_text(r->taken, "%s", path);
+    else if (begins(path, "arrays ") && change == CONFIG_ADDED)
+        append_text(r->refused, "%s is new; a reload creates nothing: use corbelctl apply", path);
+    else if (begins(path, "arrays ") || begins(path, "disks"))
+        append_text(r->refused, "%s: a reload looks at no disk: use corbelctl apply", path);
+    else if (service)
+        append_text(r->refused, "%s is served as before; restart to change it", path);
+    else
+        append_text(r->refused, "%s is read at start; restart to change it", path);
+}
+
+static void tell_service(void *data, const char *kind, const char *name, bool served)
+{
+    struct reload *r = data;
+    if (served)
+        append_text(r->taken, "%s \"%s\"", kind, name);
+    else
+        append_text(r->refused, "%s \"%s\" is not served: see the log", kind, name);
 }
 
 json_t *appliance_reload(struct appliance *a)
@@ -232,18 +246,9 @@ json_t *appliance_reload(struct appliance *a)
         config_errors_free(&mistakes);
         return json_pack("{s:o, s:o, s:o}", "taken", taken, "refused", refused, "errors", errors);
     }
-    refuse_changes(a->config, config, refused);
-    for (unsigned i = 0; i < config->nbd.exports.count; i++) {
-        const char *name = config_item(&config->nbd.exports, struct config_export, i)->name.text;
-        if (live_export_find(a, name) == NULL)
-            append_text(taken, "NBD export \"%s\"", name);
-    }
-    for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
-        const char *name = config_item(&config->iscsi.targets, struct config_target, i)->name.text;
-        if (live_target_find(a, name) == NULL)
-            append_text(taken, "iSCSI target %s", name);
-    }
-    live_serve(a, config);
+    struct reload reload = {taken, refused};
+    live_serve(a, config, tell_service, &reload);
+    config_compare(a->config, config, tell_difference, &reload);
     config_free(a->config);
     a->config = config;
     return json_pack("{s:o, s:o, s:o}", "taken", taken, "refused", refused, "errors", errors);

@@ -31,8 +31,8 @@ void appliance_stop(struct appliance *appliance, void (*progress)(void));
 bool appliance_is_stopped(const struct appliance *appliance);
 
 /*
- * Read the config file again and take over what is safe: new exports and targets, log level. Returns a JSON object
- * {"taken": [...], "refused": [...], "errors": [...]} of sentences.
+ * Read the config file again and take over what is safe: new exports and targets, the time to drain. Returns a JSON
+ * object {"taken": [...], "refused": [...], "errors": [...]} of sentences: all that differs is in one of them.
  */
 json_t *appliance_reload(struct appliance *appliance);
 

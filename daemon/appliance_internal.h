@@ -95,8 +95,12 @@ void array_spec_from_config(const struct config_array *config, struct array_spec
 
 /* --- appliance_serve.c --- */
 
-/* Serve what the config names and is not served yet; what cannot be (its volume is missing) is logged. */
-void live_serve(struct appliance *a, const struct config *config);
+/*
+ * Serve what the config names and is not served yet; what cannot be (its volume is missing) is logged. `told` (may be
+ * NULL) hears what became of each.
+ */
+typedef void (*live_told)(void *data, const char *kind, const char *name, bool served);
+void live_serve(struct appliance *a, const struct config *config, live_told told, void *data);
 struct live_export *live_export_find(struct appliance *a, const char *name);
 struct live_target *live_target_find(struct appliance *a, const char *name);
 /* Can the addresses be bound? Tried and let go. */

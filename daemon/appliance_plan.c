@@ -312,7 +312,7 @@ static void carry_out(struct plan *p)
             add_missing_volumes(p, array);
         }
     }
-    live_serve(p->a, p->config);
+    live_serve(p->a, p->config, NULL, NULL);
 }
 
 json_t *appliance_apply(struct appliance *a, const struct apply_options *options)

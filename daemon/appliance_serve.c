@@ -49,13 +49,13 @@ static void run_add_export(struct sync_call *call)
     sync_finish(call);
 }
 
-static void serve_export(struct appliance *a, const struct config_export *config)
+static bool serve_export(struct appliance *a, const struct config_export *config)
 {
     struct reactor *home;
     struct blkdev *dev = live_volume_find(a, config->volume.text, &home);
     if (dev == NULL) {
         log_warn("NBD export \"%s\" is not served: volume %s is not there", config->name.text, config->volume.text);
-        return;
+        return false;
     }
     struct export_call c = {.appliance = a,
                             .options = {.name = config->name.text,
@@ -66,7 +66,7 @@ static void serve_export(struct appliance *a, const struct config_export *config
     sync_call(&c.call, reactor_loop(a->reactors[0]), run_add_export);
     if (c.error != 0) {
         log_error("NBD export \"%s\" is not served: %s", config->name.text, strerror(-c.error));
-        return;
+        return false;
     }
     struct live_export *live = calloc(1, sizeof *live);
     ASSERT(live != NULL);
@@ -74,6 +74,7 @@ static void serve_export(struct appliance *a, const struct config_export *config
     live->volume = strdup(config->volume.text);
     TAILQ_INSERT_TAIL(&a->exports, live, link);
     log_info("NBD export \"%s\" serves volume %s", live->name, live->volume);
+    return true;
 }
 
 /* --- iSCSI --- */
@@ -157,7 +158,7 @@ static void add_lun(struct appliance *a, struct live_target *target, const struc
         target->luns_count++;
 }
 
-static void serve_target(struct appliance *a, const struct config_target *config)
+static bool serve_target(struct appliance *a, const struct config_target *config)
 {
     struct live_target *target = calloc(1, sizeof *target);
     ASSERT(target != NULL);
@@ -175,25 +176,37 @@ static void serve_target(struct appliance *a, const struct config_target *config
     else
         log_info("iSCSI target %s serves %u LUNs", target->name, target->luns_count);
     TAILQ_INSERT_TAIL(&a->targets, target, link);
+    return c.error == 0;
 }
 
-void live_serve(struct appliance *a, const struct config *config)
+static bool volumes_are_there(struct appliance *a, const struct config_target *target)
 {
+    struct reactor *home;
+    for (unsigned i = 0; i < target->luns.count; i++)
+        if (live_volume_find(a, config_item(&target->luns, struct config_lun, i)->volume.text, &home) == NULL) {
+            log_warn("iSCSI target %s is not served: not all of its volumes are there", target->name.text);
+            return false;
+        }
+    return true;
+}
+
+static void ignore(void *data, const char *kind, const char *name, bool served)
+{
+    (void)data, (void)kind, (void)name, (void)served;
+}
+
+void live_serve(struct appliance *a, const struct config *config, live_told told, void *data)
+{
+    told = told != NULL ? told : ignore;
     for (unsigned i = 0; i < config->nbd.exports.count; i++) {
         const struct config_export *export = config_item(&config->nbd.exports, struct config_export, i);
         if (live_export_find(a, export->name.text) == NULL)
-            serve_export(a, export);
+            told(data, "NBD export", export->name.text, serve_export(a, export));
     }
     for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
         const struct config_target *target = config_item(&config->iscsi.targets, struct config_target, i);
-        struct reactor *home;
-        bool ready = live_target_find(a, target->name.text) == NULL;
-        for (unsigned j = 0; j < target->luns.count && ready; j++)
-            ready = live_volume_find(a, config_item(&target->luns, struct config_lun, j)->volume.text, &home) != NULL;
-        if (ready)
-            serve_target(a, target);
-        else if (live_target_find(a, target->name.text) == NULL)
-            log_warn("iSCSI target %s is not served: not all of its volumes are there", target->name.text);
+        if (live_target_find(a, target->name.text) == NULL)
+            told(data, "iSCSI target", target->name.text, volumes_are_there(a, target) && serve_target(a, target));
     }
 }
 

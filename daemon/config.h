@@ -126,6 +126,14 @@ void config_errors_free(struct config_errors *errors);
 const struct config_volume *config_find_volume(const struct config *config, const char *reference,
                                                const struct config_array **array);
 
+/*
+ * Tell each difference by its path: `daemon.memory`, `arrays "r0".disks`, `nbd.exports "vms"` (added or removed as a
+ * whole).
+ */
+enum config_change { CONFIG_CHANGED, CONFIG_ADDED, CONFIG_REMOVED };
+typedef void (*config_difference)(void *data, const char *path, enum config_change change);
+void config_compare(const struct config *old, const struct config *new, config_difference differs, void *data);
+
 /* The layout an array's volume asks for. */
 struct layout_spec config_volume_layout(const struct config_array *array, const struct config_volume *volume);
 

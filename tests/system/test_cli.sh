@@ -66,9 +66,12 @@ grep -q 'not possible in this version' "$DIR/out" || fail "change of level: $(ca
 write_config raid6 'size = "32 MiB";'
 
 # SIGHUP takes over a new export and survives a config with a mistake.
-EXTRA_EXPORTS="$EXTRA_EXPORTS, { name = \"again\"; volume = \"r/v\"; read_only = true; }" write_config raid6 'size = "32 MiB";'
+EXTRA_EXPORTS="$EXTRA_EXPORTS, { name = \"again\"; volume = \"r/v\"; read_only = true; }" EXTRA_VOLUMES="$EXTRA_VOLUMES, { name = \"late\"; level = \"raid5\"; size = \"8 MiB\"; }" write_config raid6 'size = "32 MiB";'
+sed -i 's/exports = (/connections = 5; exports = (/' "$CONFIG"
 kill -HUP "$PID"
 wait_for grep -q 'taken over: NBD export "again"' "$LOG" || fail "SIGHUP did not add an export"
+grep -q 'arrays "r".volumes "late" is new' "$LOG" || fail "SIGHUP and a new volume: $(cat "$LOG")"
+grep -q 'nbd.connections is read at start' "$LOG" || fail "SIGHUP and a changed limit: $(cat "$LOG")"
 nbdinfo "nbd://$NBD_ADDRESS/again" | grep -q 'is_read_only: true' || fail "the new export is not read-only"
 echo 'nonsense' >"$CONFIG"
 kill -HUP "$PID"

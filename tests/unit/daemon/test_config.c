@@ -156,6 +156,42 @@ Test(config, no_end_of_mistakes_is_bounded)
     unload(&l);
 }
 
+static void note_difference(void *data, const char *path, enum config_change change)
+{
+    static const char signs[] = {[CONFIG_CHANGED] = '*', [CONFIG_ADDED] = '+', [CONFIG_REMOVED] = '-'};
+    char *text = data;
+    snprintf(text + strlen(text), 512 - strlen(text), "%c%s\n", signs[change], path);
+}
+
+Test(config, differences_are_told_by_their_path)
+{
+    static const char other[] =
+        "daemon = { reactors = 2; memory = \"128 MiB\"; };\n"
+        "disks = [ \"/dev/x*\" ];\n"
+        "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d4\" ];\n"
+        "  volumes = ( { name = \"v\"; level = \"raid5\"; size = \"1.5 GiB\"; chunk = \"128K\"; },\n"
+        "              { name = \"x\"; level = \"raid10\"; } ); } );\n"
+        "nbd = { listen = [ \"127.0.0.1:10809\" ];\n"
+        "  exports = ( { name = \"e\"; volume = \"a/v\"; }, { name = \"\"; volume = \"a/v\"; read_only = true; } ); "
+        "};\n"
+        "iscsi = { listen = [ \"[::1]:3260\" ];\n"
+        "  targets = ( { name = \"iqn.2026-01.org.example:x\"; luns = ( { lun = 3; volume = \"a/v\"; } ); } ); };\n"
+        "web = { listen = [ \"127.0.0.1:80\" ]; };\n";
+    struct loaded a = load(good), b = load(other);
+    char text[512] = "";
+    cr_assert(a.config != NULL && b.config != NULL);
+    config_compare(a.config, b.config, note_difference, text);
+    cr_expect_str_eq(text, "*daemon.memory\n*arrays \"a\".disks\n*arrays \"a\".volumes \"v\".level\n"
+                           "-arrays \"a\".volumes \"w\"\n+arrays \"a\".volumes \"x\"\n*nbd.listen\n"
+                           "*nbd.exports \"\".read_only\n+nbd.exports \"e\"\n"
+                           "*iscsi.targets \"iqn.2026-01.org.example:x\".luns 3.volume\n");
+    text[0] = '\0';
+    config_compare(a.config, a.config, note_difference, text);
+    cr_expect_str_eq(text, "");
+    unload(&a);
+    unload(&b);
+}
+
 Test(units, sizes)
 {
     static const struct {
