@@ -14,8 +14,6 @@
 #include "daemon/disk.h"
 #include "daemon/foreign.h"
 
-enum { ARRAYS_MAX = 64 };
-
 struct live_array *live_array_find(struct appliance *a, const char *name)
 {
     struct live_array *live;
@@ -262,7 +260,7 @@ static unsigned decide(const struct scan *scan, const struct assembly_options *o
         found[count] = disk;
         disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
     }
-    return assembly_decide(disks, count, options, out, ARRAYS_MAX);
+    return assembly_decide(disks, count, options, out, CONFIG_ARRAYS_MAX);
 }
 
 static void start_found(struct appliance *a, const struct config *config, const struct assembly *assembly,
@@ -290,11 +288,11 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
 {
     struct scan scan = {0};
     const struct scan_disk *found[RAID_MEMBERS_MAX * 4];
-    struct assembly *assemblies = calloc(ARRAYS_MAX, sizeof *assemblies);
+    struct assembly *assemblies = calloc(CONFIG_ARRAYS_MAX, sizeof *assemblies);
     ASSERT(assemblies != NULL);
     scan_config(&scan, a->reactors[0], config);
     warn_of_strangers(config, &scan);
-    unsigned count = MIN(decide(&scan, options, assemblies, found), (unsigned)ARRAYS_MAX);
+    unsigned count = MIN(decide(&scan, options, assemblies, found), (unsigned)CONFIG_ARRAYS_MAX);
     for (unsigned i = 0; i < count; i++)
         start_found(a, config, &assemblies[i], found);
     for (unsigned i = 0; i < config->arrays.count; i++) {

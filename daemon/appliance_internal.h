@@ -15,7 +15,7 @@
 
 /* A disk in a slot. `dev` is NULL while none is open. */
 struct live_disk {
-    char path[512];
+    char path[CONFIG_PATH_MAX + 1];
     struct array_disk disk;
 };
 

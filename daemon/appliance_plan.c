@@ -216,7 +216,7 @@ static bool labels_found(const struct plan *p, const char *name)
 static void plan_start(struct plan *p, const struct config_array *array)
 {
     struct assembly_disk disks[RAID_MEMBERS_MAX * 4];
-    struct assembly *found = calloc(64, sizeof *found);
+    struct assembly *found = calloc(CONFIG_ARRAYS_MAX, sizeof *found);
     ASSERT(found != NULL);
     unsigned count = 0;
     for (unsigned i = 0; i < p->scan.count && count < ARRAY_LENGTH(disks); i++) {
@@ -225,7 +225,8 @@ static void plan_start(struct plan *p, const struct config_array *array)
             disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
     }
     struct assembly_options options = {.force = p->options->force};
-    unsigned arrays = MIN(assembly_decide(disks, count, &options, found, 64), 64u);
+    unsigned arrays =
+        MIN(assembly_decide(disks, count, &options, found, CONFIG_ARRAYS_MAX), (unsigned)CONFIG_ARRAYS_MAX);
     for (unsigned i = 0; i < arrays; i++) {
         if (strcmp(found[i].array.name, array->name.text) != 0)
             continue;

@@ -96,6 +96,8 @@ struct config_web {
     struct config_strings listen;
 };
 
+enum { CONFIG_ARRAYS_MAX = 64, CONFIG_PATH_MAX = 511 };
+
 struct config {
     unsigned line;
     char *path;

@@ -124,9 +124,12 @@ static void check_disks(struct checker *c)
     const struct config_list *arrays = &c->config->arrays;
     for (unsigned i = 0; i < arrays->count; i++) {
         const struct config_strings *disks = &config_item(arrays, struct config_array, i)->disks;
-        for (unsigned d = 0; d < disks->count; d++)
+        for (unsigned d = 0; d < disks->count; d++) {
             if (disk_named_before(arrays, i, d))
                 report(c, disks->items[d].line, "disks", "\"%s\" is given twice", disks->items[d].text);
+            if (strlen(disks->items[d].text) > CONFIG_PATH_MAX)
+                report(c, disks->items[d].line, "disks", "is longer than %d bytes", CONFIG_PATH_MAX);
+        }
     }
 }
 
@@ -231,6 +234,9 @@ void config_check(const struct config *config, struct config_errors *errors)
     check_one_of(&c, &config->daemon.io, "io", engines);
     for (unsigned i = 0; i < config->arrays.count; i++)
         check_array(&c, config_item(&config->arrays, struct config_array, i));
+    if (config->arrays.count > CONFIG_ARRAYS_MAX)
+        report(&c, config_item(&config->arrays, struct config_array, CONFIG_ARRAYS_MAX)->line, "arrays",
+               "at most %d arrays", CONFIG_ARRAYS_MAX);
     check_unique(&c, &config->arrays, sizeof(struct config_array), offsetof(struct config_array, name), "name");
     check_disks(&c);
     check_nbd(&c);

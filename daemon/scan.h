@@ -12,9 +12,9 @@
 #include "raid/label.h"
 
 struct scan_disk {
-    char path[512];  /* as in the config */
-    unsigned line;   /* of the config; 0: from a pattern */
-    char error[256]; /* not empty: it cannot be used, a sentence that names it */
+    char path[CONFIG_PATH_MAX + 1]; /* as in the config */
+    unsigned line;                  /* of the config; 0: from a pattern */
+    char error[256];                /* not empty: it cannot be used, a sentence that names it */
     char identity[SB_IDENTITY_SIZE];
     uint64_t size;
     uint32_t logical_block;

@@ -156,6 +156,26 @@ Test(config, no_end_of_mistakes_is_bounded)
     unload(&l);
 }
 
+Test(config, arrays_and_paths_have_limits)
+{
+    char text[16384] = "arrays = ( ";
+    for (unsigned i = 0; i < 65; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s{ name = \"a%u\"; disks = [ \"/d%u\" ]; }\n",
+                 i > 0 ? "," : "", i, i);
+    strcat(text, ");");
+    struct loaded l = load(text);
+    cr_expect_null(l.config);
+    cr_assert_eq(l.errors.count, 1);
+    cr_expect(strstr(l.errors.lines[0], ":65:1: arrays: at most 64 arrays") != NULL, "%s", l.errors.lines[0]);
+    unload(&l);
+    snprintf(text, sizeof text, "arrays = ( { name = \"a\"; disks = [ \"/%0600d\" ]; } );", 0);
+    l = load(text);
+    cr_expect_null(l.config);
+    cr_assert_eq(l.errors.count, 1);
+    cr_expect(strstr(l.errors.lines[0], "disks: is longer than 511 bytes") != NULL, "%s", l.errors.lines[0]);
+    unload(&l);
+}
+
 static void note_difference(void *data, const char *path, enum config_change change)
 {
     static const char signs[] = {[CONFIG_CHANGED] = '*', [CONFIG_ADDED] = '+', [CONFIG_REMOVED] = '-'};
