@@ -493,17 +493,18 @@ static bool free_slot(struct appliance *a, struct live_array *live, unsigned slo
 const char *appliance_disk_online(struct appliance *a, const char *disk, bool force)
 {
     unsigned slot;
+    char path[CONFIG_PATH_MAX + 1];
     struct live_array *live = find_slot(a, disk, &slot);
+    const char *wanted = disk; /* a new disk in the config, in the slot's place */
     if (live == NULL)
         live = find_configured_slot(a, disk, &slot);
-    if (live == NULL || live->array == NULL)
+    else if (live->disks[slot].path[0] != '\0')
+        wanted = live->disks[slot].path;
+    else
+        wanted = configured_path(a, live, slot);
+    if (live == NULL || live->array == NULL || wanted == NULL)
         return not_found(a, disk);
-    char path[512];
-    const char *configured = configured_path(a, live, slot);
-    text_format(path, sizeof path, "%s",
-                live->disks[slot].path[0] != '\0' ? live->disks[slot].path
-                : configured != NULL              ? configured
-                                                  : disk);
+    text_format(path, sizeof path, "%s", wanted);
     if (!free_slot(a, live, slot) || !may_take(a, live, path, force))
         return a->message;
     if (!open_disk(a, live, slot, path, a->message, sizeof a->message))

@@ -38,6 +38,17 @@ expect 0 $CTL disk online r/1
 wait_idle
 expect 0 $CTL status
 
+# Another disk in its place: the one that is named, not the one that was there.
+truncate -s 96M "$DIR/new"
+DISKS=$(echo "$DISKS" | sed "s|$DIR/d1\"|$DIR/new\"|")
+write_config raid6 'size = "32 MiB";'
+expect 0 $CTL reload
+expect 0 $CTL disk fail r/1
+expect 0 $CTL disk online "$DIR/new"
+wait_idle
+expect 0 $CTL disk list
+grep -q "^r/1 *online .*$DIR/new" "$DIR/out" || fail "not the disk that was named: $(cat "$DIR/out")"
+
 # More volumes, of other levels, in the space that is left; served after apply.
 addresses
 random_file "$DIR/in" 33554432 1
