@@ -22,31 +22,64 @@ die() {
     exit 1
 }
 
-running() { [ -f "$PIDFILE" ] && kill -0 "$(cat "$PIDFILE")" 2>/dev/null; }
+# The daemon of DIR: a pid file that outlived a crash may name somebody else's process by now.
+running() {
+    [ -f "$PIDFILE" ] && pid=$(cat "$PIDFILE" 2>/dev/null) && [ -n "$pid" ] &&
+        tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF "$CONFIG"
+}
 
 stop() {
     running || die "no demo runs in $DIR"
-    pid=$(cat "$PIDFILE")
-    kill -TERM "$pid"
+    kill -TERM "$pid" 2>/dev/null || :
     while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
 }
 
-make_disks() {
-    disks=6
-    [ "$LEVEL" != raid1e ] || disks=5
+make_folder() {
+    mkdir -p "$DIR" 2>/dev/null && [ -w "$DIR" ] || die "DIR=$DIR cannot be written to; give another DIR"
+    DIR=$(cd "$DIR" && pwd)
+    SOCKET=$DIR/control.sock PIDFILE=$DIR/corbeld.pid CONFIG=$DIR/corbel.conf
+    ! running || die "a demo runs in $DIR already; end it with: make demo-stop DIR=$DIR"
+}
+
+choose_disks() {
     size=$(printf '%s' "$SIZE" | tr -d ' ' | sed 's/iB$//;s/B$//')
-    bytes=$(numfmt --from=iec "$size") || die "SIZE=$SIZE is not a size like 1G"
+    bytes=$(numfmt --from=iec -- "$size" 2>/dev/null) || die "SIZE=$SIZE is not a size like 300M or 1G"
+    case $LEVEL in
+    raid1e) disks=5 ;;
+    raid60) disks=8 ;;
+    *) disks=6 ;;
+    esac
     i=0
     list=
     while [ "$i" -lt "$disks" ]; do
-        [ -f "$DIR/disk$i" ] || truncate -s $((bytes + 256 * 1048576)) "$DIR/disk$i"
         list="$list${list:+, }\"$DIR/disk$i\""
         i=$((i + 1))
     done
 }
 
+make_disks() {
+    i=0
+    while [ "$i" -lt "$disks" ]; do
+        [ -f "$DIR/disk$i" ] || truncate -s $((bytes + 256 * 1048576)) "$DIR/disk$i"
+        i=$((i + 1))
+    done
+}
+
+# Nothing is kept of settings that corbeld does not accept, so that better ones find an empty folder.
 write_config() {
-    cat >"$CONFIG" <<EOF
+    [ ! -f "$CONFIG" ] || grep -q "level = \"$LEVEL\"; size = \"$size\"" "$CONFIG" ||
+        die "$DIR holds a demo with $(sed -n 's/.*level = "\(.*\)"; size = "\(.*\)";.*/LEVEL=\1 SIZE=\2/p' "$CONFIG");" \
+            "give these, or another DIR, or remove $DIR"
+    print_config >"$CONFIG.new"
+    mistakes=$("$BUILD_DIR/corbeld" -t "$CONFIG.new" 2>&1) || {
+        rm -f "$CONFIG.new"
+        die "corbeld does not accept these settings: $mistakes"
+    }
+    mv "$CONFIG.new" "$CONFIG"
+}
+
+print_config() {
+    cat <<EOF
 # Written by the demonstration: $LEVEL on $disks sparse files.
 daemon = { control = "$SOCKET"; log = "notice"; };
 arrays = (
@@ -66,9 +99,13 @@ listening() { ctl status | sed -n "s/^$1 listens on //p" | head -n 1; }
 
 launch() {
     "$BUILD_DIR/corbeld" -c "$CONFIG" --pidfile "$PIDFILE" </dev/null >>"$DIR/log" 2>&1 &
-    pid=$!
-    until running; do
-        kill -0 "$pid" 2>/dev/null || die "corbeld did not start: $(tail -n 3 "$DIR/log")"
+    daemon=$!
+    until running && [ "$pid" = "$daemon" ]; do
+        kill -0 "$daemon" 2>/dev/null || {
+            why=$(tail -n 1 "$DIR/log")
+            case $why in *"Address already in use"*) why="$why; give another NBD_PORT, ISCSI_PORT or WEB_PORT (0: any that is free)" ;; esac
+            die "corbeld did not start: $why"
+        }
         sleep 0.1
     done
     ctl apply --yes >"$DIR/apply.log" 2>&1 || {
@@ -105,8 +142,21 @@ Ctrl-C ends it; what was written stays in $DIR.
 EOF
 }
 
+# Ctrl-C reaches the daemon too, which may have stopped before we ask it to.
+end_watch() {
+    trap '' INT TERM HUP
+    echo
+    echo "stopping..."
+    kill -TERM "$daemon" 2>/dev/null || :
+    status=0
+    wait "$daemon" || status=$?
+    [ "$status" = 0 ] || die "corbeld ended with status $status: $(tail -n 3 "$DIR/log")"
+    echo "stopped cleanly"
+    exit 0
+}
+
 watch_status() {
-    trap 'echo; echo "stopping..."; stop; echo "stopped cleanly"; exit 0' INT TERM
+    trap end_watch INT TERM HUP
     while running; do
         [ ! -t 1 ] || printf '\033[H\033[2J'
         print_help
@@ -118,24 +168,21 @@ watch_status() {
 }
 
 case ${1:-} in
-stop) stop ;;
+stop)
+    [ -d "$DIR" ] || die "there is no folder $DIR"
+    DIR=$(cd "$DIR" && pwd)
+    PIDFILE=$DIR/corbeld.pid CONFIG=$DIR/corbel.conf
+    stop
+    ;;
 start)
     BUILD_DIR=$(cd "$2" && pwd)
-    mkdir -p "$DIR"
-    DIR=$(cd "$DIR" && pwd)
-    SOCKET=$DIR/control.sock PIDFILE=$DIR/corbeld.pid CONFIG=$DIR/corbel.conf
-    running && die "a demo runs in $DIR already; end it with: make demo-stop DIR=$DIR"
-    make_disks
-    [ -f "$CONFIG" ] && grep -q "level = \"$LEVEL\"; size = \"$size\"" "$CONFIG" || [ ! -f "$CONFIG" ] ||
-        die "$DIR holds another demo ($(sed -n 's/^# //p' "$CONFIG" | head -n 1)); give another DIR or the same LEVEL and SIZE"
+    make_folder
+    choose_disks
     write_config
+    make_disks
     launch
-    if [ -n "${DETACH:-}" ]; then
-        print_lines
-    else
-        print_lines
-        watch_status
-    fi
+    print_lines
+    [ -n "${DETACH:-}" ] || watch_status
     ;;
 *) die "usage: demo.sh start BUILD_DIR | stop" ;;
 esac
