@@ -170,7 +170,10 @@ static int run_reload(const struct arguments *a)
     json_t *answer = ask_or_give_up(a, "/api/v1/reload", json_object());
     if (answer == NULL)
         return EXIT_NO_DAEMON;
-    print_json(answer);
+    if (a->json)
+        print_json(answer);
+    else
+        print_reload(answer);
     bool good = json_array_size(json_object_get(answer, "errors")) == 0;
     json_decref(answer);
     return good ? EXIT_DONE : EXIT_REFUSED;

@@ -145,3 +145,17 @@ void print_plan(const json_t *result)
     json_array_foreach(json_object_get(result, "errors"), i, error)
         fprintf(stderr, "corbelctl: %s\n", json_string_value(error));
 }
+
+void print_reload(const json_t *result)
+{
+    size_t i;
+    json_t *item, *taken = json_object_get(result, "taken"), *refused = json_object_get(result, "refused"),
+                  *errors = json_object_get(result, "errors");
+    json_array_foreach(taken, i, item) printf("taken over: %s\n", json_string_value(item));
+    json_array_foreach(refused, i, item) printf("not taken over: %s\n", json_string_value(item));
+    json_array_foreach(errors, i, item) fprintf(stderr, "corbelctl: %s\n", json_string_value(item));
+    if (json_array_size(errors) > 0)
+        fprintf(stderr, "corbelctl: nothing was changed\n");
+    else if (json_array_size(taken) + json_array_size(refused) == 0)
+        printf("nothing to take over\n");
+}

@@ -10,5 +10,7 @@ void print_volumes(const json_t *status);
 void print_disks(const json_t *status);
 /* The steps of a plan, refused ones with their reason. */
 void print_plan(const json_t *result);
+/* What a reload took over, what it did not, and the config's mistakes (to standard error). */
+void print_reload(const json_t *result);
 
 #endif

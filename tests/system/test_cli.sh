@@ -57,7 +57,11 @@ EXTRA_VOLUMES=', { name = "m"; level = "raid10"; size = "16 MiB"; }, { name = "s
 EXTRA_EXPORTS=', { name = "m"; volume = "r/m"; }, { name = "s"; volume = "r/s"; }, { name = "j"; volume = "r/j"; }'
 write_config raid6 'size = "32 MiB";'
 expect 0 $CTL reload
-grep -q 'use corbelctl apply' "$DIR/out" || fail "reload does not refuse new volumes: $(cat "$DIR/out")"
+grep -q '^not taken over: .*use corbelctl apply' "$DIR/out" || fail "reload does not refuse new volumes: $(cat "$DIR/out")"
+grep -q "^not taken over: NBD export \"m\" is not served" "$DIR/out" || fail "reload of an export without volume: $(cat "$DIR/out")"
+grep -q "^taken over: NBD" "$DIR/out" && fail "reload took over what is not there: $(cat "$DIR/out")"
+expect 0 $CTL --json reload
+grep -q '"refused": \[' "$DIR/out" || fail "reload as JSON: $(cat "$DIR/out")"
 expect 0 $CTL apply --yes
 for name in m s j; do
     size=$(nbdinfo --size "nbd://$NBD_ADDRESS/$name") || fail "$name is not served"
