@@ -292,7 +292,8 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
     ASSERT(assemblies != NULL);
     scan_config(&scan, a->reactors[0], config);
     warn_of_strangers(config, &scan);
-    unsigned count = MIN(decide(&scan, options, assemblies, found), (unsigned)CONFIG_ARRAYS_MAX);
+    unsigned count = decide(&scan, options, assemblies, found);
+    count = MIN(count, (unsigned)CONFIG_ARRAYS_MAX);
     for (unsigned i = 0; i < count; i++)
         start_found(a, config, &assemblies[i], found);
     for (unsigned i = 0; i < config->arrays.count; i++) {

@@ -225,8 +225,8 @@ static void plan_start(struct plan *p, const struct config_array *array)
             disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
     }
     struct assembly_options options = {.force = p->options->force};
-    unsigned arrays =
-        MIN(assembly_decide(disks, count, &options, found, CONFIG_ARRAYS_MAX), (unsigned)CONFIG_ARRAYS_MAX);
+    unsigned arrays = assembly_decide(disks, count, &options, found, CONFIG_ARRAYS_MAX);
+    arrays = MIN(arrays, (unsigned)CONFIG_ARRAYS_MAX);
     for (unsigned i = 0; i < arrays; i++) {
         if (strcmp(found[i].array.name, array->name.text) != 0)
             continue;
