@@ -252,7 +252,7 @@ static unsigned decide(const struct scan *scan, const struct assembly_options *o
     for (unsigned i = 0; i < scan->count && count < ARRAY_LENGTH(disks); i++) {
         const struct scan_disk *disk = &scan->disks[i];
         if (disk->error[0] != '\0')
-            log_warn("disk %s is left out: %s", disk->path, disk->error);
+            log_warn("a disk is left out: %s", disk->error); /* begins with its path */
         else if (disk->verdict == SB_DAMAGED || disk->verdict == SB_UNSUPPORTED)
             log_error("disk %s is left out: %s", disk->path, disk->why);
         if (disk->label == NULL)
@@ -342,7 +342,6 @@ bool live_array_create(struct appliance *a, const struct config_array *config, u
         live->array = sync.array_call.array;
         text_format(live->verdict, sizeof live->verdict, "complete");
         text_format(live->reason, sizeof live->reason, "created");
-        log_notice("array %s created on %u disks", live->name, live->slots);
     } else {
         close_disks(live);
         text_format(live->reason, sizeof live->reason, "%s", why);

@@ -251,8 +251,8 @@ static void plan_services(struct plan *p)
     for (unsigned i = 0; i < p->config->iscsi.targets.count; i++) {
         const struct config_target *target = config_item(&p->config->iscsi.targets, struct config_target, i);
         if (live_target_find(p->a, target->name.text) == NULL)
-            add_step(p, "serve-target", target->name.text, NULL, "serve iSCSI target %s with %u LUNs",
-                     target->name.text, target->luns.count);
+            add_step(p, "serve-target", target->name.text, NULL, "serve iSCSI target %s with %u LUN%s",
+                     target->name.text, target->luns.count, target->luns.count == 1 ? "" : "s");
     }
 }
 

@@ -174,7 +174,8 @@ static bool serve_target(struct appliance *a, const struct config_target *config
     if (c.error != 0)
         log_error("iSCSI target %s is not served: %s", target->name, strerror(-c.error));
     else
-        log_info("iSCSI target %s serves %u LUNs", target->name, target->luns_count);
+        log_info("iSCSI target %s serves %u LUN%s", target->name, target->luns_count,
+                 target->luns_count == 1 ? "" : "s");
     TAILQ_INSERT_TAIL(&a->targets, target, link);
     return c.error == 0;
 }

@@ -85,8 +85,11 @@ static void print_jobs(const json_t *array)
         uint64_t done = number(job, "done_bytes"), total = number(job, "total_bytes");
         bytes(job, "bytes_per_second", speed);
         duration_format(number(job, "seconds_left"), left, sizeof left);
-        printf("  %s of %s: %.1f %%, %s/s, %s left\n", text(job, "kind"), text(job, "volume"),
-               total > 0 ? 100.0 * (double)done / (double)total : 100.0, speed, left);
+        printf("  %s of %s: %.1f %%", text(job, "kind"), text(job, "volume"),
+               total > 0 ? 100.0 * (double)done / (double)total : 100.0);
+        if (number(job, "bytes_per_second") > 0)
+            printf(", %s/s, %s left", speed, left);
+        printf("\n");
     }
 }
 
@@ -99,7 +102,8 @@ static void print_services(const json_t *status)
     json_array_foreach(json_object_get(status, "exports"), i, item)
         printf("NBD export \"%s\": volume %s\n", text(item, "name"), text(item, "volume"));
     json_array_foreach(json_object_get(status, "targets"), i, item)
-        printf("iSCSI target %s: %" PRIu64 " LUNs\n", text(item, "name"), number(item, "luns"));
+        printf("iSCSI target %s: %" PRIu64 " LUN%s\n", text(item, "name"), number(item, "luns"),
+               number(item, "luns") == 1 ? "" : "s");
     json_array_foreach(json_object_get(status, "connections"), i, item)
     {
         char read[32], written[32];

@@ -155,7 +155,7 @@ static void explain_dirty(const struct disk_group *group, struct assembly *out)
     SAY(out, "array %s was not stopped cleanly and is degraded: on ", out->array.name);
     say_volumes(out, group->suspects);
     SAY(out, " acknowledged writes may be missing or damaged where the lost member held them; wait for the members, or "
-             "force");
+             "start it with apply --force");
     say_members(group, out);
     say_disks(group, out);
 }

@@ -536,8 +536,8 @@ Test(assembly, dirty_and_degraded_parity_needs_force)
     scene.options.force = false;
     expect(ASSEMBLY_DIRTY_DEGRADED, false, "a b - d");
     expect_reason("array tank was not stopped cleanly and is degraded: on volume v0 acknowledged writes may be missing "
-                  "or damaged where the lost member held them; wait for the members, or force; slot 2 (disk2) is "
-                  "missing");
+                  "or damaged where the lost member held them; wait for the members, or start it with apply "
+                  "--force; slot 2 (disk2) is missing");
 }
 
 Test(assembly, dirty_and_degraded_is_fine_for_mirrors_and_closed_write_holes)
