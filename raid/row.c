@@ -5,11 +5,12 @@
  * difference into the parity, the array is dirty already, two writes, no loss to record, answered.
  *
  * What goes wrong
- *   a read fails         the role is out of the plan: for these columns after a media error, for the whole row
- * otherwise. Planned again, until it succeeds or too little is left. too little is left,  if media errors are among the
- * reasons the window is made narrower, to a page and then to a block: errors of different members seldom meet in the
- * same block. Where they do, that block is lost: a media error with its offset. A reader gets everything around it. a
- * write fails        the member fails (the owner's decision). The write is good if the row bears the loss, and is
+ *   a read fails         the role is out of the plan: for these columns after a media error, for the whole row otherwise.
+ *                        Planned again, until it succeeds or too little is left.
+ *   too little is left   if media errors are among the reasons the window is made narrower, to a page and then to a
+ *                        block: errors of different members seldom meet in the same block. Where they do, that block
+ *                        is lost: a media error with its offset. A reader gets everything around it.
+ *   a write fails        the member fails (the owner's decision). The write is good if the row bears the loss, and is
  *                        acknowledged when the loss is on disk.
  */
 #include "raid/row.h"

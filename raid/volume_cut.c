@@ -5,9 +5,9 @@
  * with its contexts so far at work, and the others behind it. Discards and write-zeroes have a line of their own, and
  * at most a few parts under way: one may cover the whole volume, and nobody else should wait for that.
  *
- *   read          bytes on readable members: runs (neighbouring rows of one member are one run); else the rest of the
- * row write, zero   with redundancy: a part for each row it touches; else runs flush         a run for each member that
- * takes writes
+ *   read         bytes on readable members: runs (neighbouring rows of one member are one run); else the rest of the row
+ *   write, zero  with redundancy: a part for each row it touches; else runs
+ *   flush        a run for each member that takes writes
  */
 #include "raid/row.h"
 

@@ -8,9 +8,9 @@
  *
  *   NEGOTIATING  on the server's loop; handshake.c has the word. No request, no page, no device.
  *   MOVING       the stream is on its way to the device's loop: nobody touches it. An order of the server waits.
- *   SERVING      on the device's loop. receive.c turns bytes into requests, request.c carries them out, reply.c
- * answers. ENDING       nothing is received any more; what was accepted is finished and answered. GONE         the
- * stream is closed. Requests still at the device come home; then the server is told, and frees us.
+ *   SERVING      on the device's loop. receive.c turns bytes into requests, request.c carries them out, reply.c answers.
+ *   ENDING       nothing is received any more; what was accepted is finished and answered.
+ *   GONE         the stream is closed. Requests still at the device come home; then the server is told, and frees us.
  *
  * Who owns what. A request is in exactly one place: on the free list, `receiving` (at most one: its payload or its
  * pages are not there yet), at the device (in_flight), or on the list of replies. Pages belong to the request, from
