@@ -295,6 +295,7 @@ static bool open_local(struct control *control, const char *path, char *why, siz
     if (fd < 0) {
         text_format(why, why_len, "daemon.control: %s: %s", path,
                     errno == EADDRINUSE ? "is in use: another corbeld runs, or the file is no socket"
+                    : errno == ENOENT   ? "its folder does not exist: make it, or set daemon.control to another path"
                                         : strerror(errno));
         return false;
     }

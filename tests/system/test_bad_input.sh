@@ -98,6 +98,9 @@ grep -q "$DIR/second.conf:6: .*in use" "$DIR/out" || fail "busy port: $(cat "$DI
 "$BUILD_DIR/corbeld" -c "$CONFIG" >"$DIR/out" 2>&1 && fail "a second daemon on the same config started"
 grep -q 'another corbeld' "$DIR/out" || fail "second daemon: $(cat "$DIR/out")"
 $CTL status >/dev/null || fail "the first daemon does not answer any more"
+sed "s|$SOCKET|$DIR/none/control.sock|; s|nbd.sock|nbd3.sock|" "$CONFIG" >"$DIR/third.conf"
+"$BUILD_DIR/corbeld" -c "$DIR/third.conf" >"$DIR/out" 2>&1 && fail "a socket in no folder was no error"
+grep -q "none/control.sock: its folder does not exist" "$DIR/out" || fail "no folder: $(cat "$DIR/out")"
 
 # A control socket in the place of somebody's file.
 echo precious >"$DIR/file"
