@@ -62,7 +62,8 @@ src.core   := $(wildcard core/*.c)
 src.raid   := $(wildcard raid/*.c)
 src.cache  := $(wildcard cache/*.c)
 src.target := $(wildcard target/*.c target/*/*.c)
-src.ctl    := daemon/corbelctl.c daemon/ctl_client.c daemon/ctl_print.c daemon/units.c
+src.ctl    := daemon/corbelctl.c daemon/ctl_client.c daemon/ctl_print.c daemon/ctl_rescue.c \
+              daemon/ctl_rescue_volume.c daemon/units.c
 src.daemon := $(filter-out daemon/main.c daemon/ctl_%.c daemon/corbelctl.c,$(wildcard daemon/*.c))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 lib = $(foreach l,$(1),$(B)/$(l).a)
@@ -85,7 +86,7 @@ $(B)/corbeld: $(B)/daemon/main.o $(call lib,daemon $(floors))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
 
-$(B)/corbelctl: $(call obj,$(src.ctl)) $(call lib,core)
+$(B)/corbelctl: $(call obj,$(src.ctl)) $(call lib,raid core)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
 

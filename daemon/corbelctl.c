@@ -14,14 +14,16 @@
 #include "core/check.h"
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
+#include "daemon/ctl_rescue.h"
 
+enum { ANY_OPERANDS = -1 };
 enum { EXIT_DONE, EXIT_REFUSED, EXIT_USAGE, EXIT_CONFIRM, EXIT_NO_DAEMON, EXIT_DEGRADED, EXIT_FAILED };
 
 struct arguments {
     const char *socket;
     bool json, dry_run, yes, force;
     char **words;
-    int count;
+    int count; /* of the words behind the command, once it is found */
 };
 
 struct command {
@@ -252,6 +254,48 @@ static int run_apply(const struct arguments *a)
     return finish_apply(a, ask_apply(a, false));
 }
 
+/* The disks of the arrays that corbeld runs: where each is, it knows best. */
+static bool rescue_running(const struct arguments *a, const json_t *status)
+{
+    const char *disks[RAID_MEMBERS_MAX * 4];
+    unsigned count = 0;
+    bool good = true;
+    size_t i, j;
+    json_t *array, *member;
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        if (json_array_size(json_object_get(array, "members")) == 0) {
+            fprintf(stderr, "corbelctl: array %s is not started; name its disks: corbelctl rescue DISK...\n",
+                    json_string_value(json_object_get(array, "name")));
+            good = false;
+        }
+        json_array_foreach(json_object_get(array, "members"), j, member)
+        {
+            const char *path = json_string_value(json_object_get(member, "path"));
+            if (path != NULL && path[0] != '\0' && count < ARRAY_LENGTH(disks))
+                disks[count++] = path;
+        }
+    }
+    return rescue_print(disks, count, a->force, stdout) && good;
+}
+
+static int run_rescue(const struct arguments *a)
+{
+    if (a->count > 0) {
+        bool good = rescue_print((const char *const *)a->words, (unsigned)a->count, a->force, stdout);
+        return good ? EXIT_DONE : EXIT_REFUSED;
+    }
+    int code;
+    json_t *status = ask(a, "/api/v1/status", NULL, &code);
+    if (status == NULL) {
+        fprintf(stderr, "corbelctl: without corbeld name the disks: corbelctl rescue DISK...\n");
+        return EXIT_NO_DAEMON;
+    }
+    bool good = rescue_running(a, status);
+    json_decref(status);
+    return good ? EXIT_DONE : EXIT_REFUSED;
+}
+
 static const struct command commands[] = {
     {"status", NULL, 0, run_status, "status", "everything at a glance"},
     {"apply", NULL, 0, run_apply, "apply [--dry-run] [--yes] [--force]",
@@ -263,6 +307,8 @@ static const struct command commands[] = {
     {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
     {"disk", "online", 1, run_disk_online, "disk online DISK [--force]",
      "put it, or a blank one in its place, into service"},
+    {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
+     "commands that read the volumes without Corbel"},
 };
 
 static void print_usage(FILE *out)
@@ -312,10 +358,12 @@ static const struct command *find_command(struct arguments *a)
     for (unsigned i = 0; i < ARRAY_LENGTH(commands); i++) {
         const struct command *command = &commands[i];
         int words = command->verb != NULL ? 2 : 1;
-        if (a->count != words + command->operands || strcmp(a->words[0], command->noun) != 0 ||
+        bool fits = command->operands == ANY_OPERANDS ? a->count >= words : a->count == words + command->operands;
+        if (!fits || strcmp(a->words[0], command->noun) != 0 ||
             (command->verb != NULL && strcmp(a->words[1], command->verb) != 0))
             continue;
         a->words += words;
+        a->count -= words;
         return command;
     }
     return NULL;
