@@ -449,16 +449,19 @@ static const char *why_not(const struct rescue *r)
     return NULL;
 }
 
-/* What device-mapper takes in a name. */
-static void name_part(const char *text, char out[NAME_PART])
+/* What device-mapper takes in a name. True: it is the whole text. */
+static bool name_part(const char *text, char out[NAME_PART])
 {
     unsigned i = 0;
-    for (; text[i] != '\0' && i < NAME_PART - 1; i++) {
+    bool same = true;
+    for (; i < NAME_PART - 1 && text[i] != '\0'; i++) {
         bool plain = (text[i] >= 'a' && text[i] <= 'z') || (text[i] >= 'A' && text[i] <= 'Z') ||
-                     (text[i] >= '0' && text[i] <= '9') || (text[i] != '\0' && strchr("_.-", text[i]) != NULL);
+                     (text[i] >= '0' && text[i] <= '9') || strchr("_.-", text[i]) != NULL;
         out[i] = plain ? text[i] : '_';
+        same = same && plain;
     }
     out[i] = '\0';
+    return same && text[i] == '\0';
 }
 
 static bool begin(struct rescue *r)
@@ -467,9 +470,10 @@ static bool begin(struct rescue *r)
     char array[NAME_PART], volume[NAME_PART];
     if (!superblock_layout(r->array, r->volume, &r->layout))
         return false;
-    name_part(r->array->name, array);
-    name_part(r->volume->name, volume);
-    snprintf(r->name, sizeof r->name, "corbel-%s-%s", array, volume);
+    bool array_same = name_part(r->array->name, array), volume_same = name_part(r->volume->name, volume);
+    int len = snprintf(r->name, sizeof r->name, "corbel-%s-%s", array, volume);
+    if (!array_same || !volume_same) /* others may look like it now */
+        snprintf(r->name + len, sizeof r->name - (size_t)len, ".v%u", r->number);
     r->depth = r->volume->extent / spec->chunk;
     r->overlays = spec->level == RAID_6 || spec->level == RAID_60;
     for (unsigned i = 0; i < spec->members; i++)

@@ -58,9 +58,7 @@ without() {
 while IFS='|' read -r level disks settings lost refused; do
     rm -f "$DIR"/d[0-9]*
     make_disks "$disks" 40M
-    EXTRA_VOLUMES=', { name = "w"; level = "jbod"; size = "1 MiB"; slot = 0; }'
-    write_config "$level" "size = \"13 MiB\"; $settings"
-    case $level in span) EXTRA_VOLUMES= write_config span 'size = "60 MiB";' ;; esac
+    write_config "$level" "size = \"$([ "$level" = span ] && echo 60 || echo 13) MiB\"; $settings"
     what="$level $settings"
     start_daemon
     size=$(nbdinfo --size "$NBD")
@@ -102,7 +100,7 @@ done <<'END'
 jbod|3|slot = 1;||1
 span|3|||1
 raid0|3|||1
-raid1|3||0,1 2|0 1 2
+raid1|3||0,1 2|
 raid10|4||0,1 2,0 3|0 1
 raid10|6|copies = 3; chunk = "128 KiB";|0 1,2 3 4|0 1 2
 raid1e|3||0,1,2|0 1
@@ -149,9 +147,12 @@ stop_daemon
 print_script "$DIR"/d*
 for name in v m j; do rescued "$name" "$DIR/$name"; done
 cp "$DIR/d0" "$DIR/copy"
-what="a clone"
-not_printed "$DIR"/d* "$DIR/copy"
-cp "$DIR/copy" "$DIR/d0"
+what="a copy of a disk beside it"
+print_script "$DIR"/d* "$DIR/copy"
+rescued v "$DIR/v"
+cp "$DIR/d0" "$DIR/other"
+what="two copies in place of a disk"
+not_printed "$DIR"/d[1-9]* "$DIR/copy" "$DIR/other" "$DIR/d 3 \$HOME's"
 what="one slot of the superblock left"
 dd if=/dev/zero of="$DIR/d0" bs=4096 count=128 conv=notrunc status=none
 print_script "$DIR"/d*
