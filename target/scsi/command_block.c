@@ -71,6 +71,14 @@ void scsi_scratch_read(struct scsi_task *task, uint64_t total)
                      scsi_scratch_pages(task));
 }
 
+void scsi_scratch_step_over(struct scsi_task *task)
+{
+    if (task->step > 0)
+        scsi_scratch_put(task); /* whoever stands in line has its turn before the next step */
+    task->position += task->step;
+    task->step = 0;
+}
+
 uint64_t scsi_received_bytes(const struct scsi_task *task)
 {
     return round_down(MIN(task->received_len, task->data_len), lu_block(task->lu));
@@ -100,8 +108,7 @@ void scsi_prefetch_run(struct scsi_task *task)
     uint32_t block = lu_block(task->lu);
     uint64_t asked = (task->blocks != 0 ? task->blocks : lu_blocks(task->lu) - task->lba) * block;
     uint64_t total = MIN(asked, (uint64_t)round_down(SCSI_TRANSFER_MAX, block));
-    task->position += task->step;
-    task->step = 0;
+    scsi_scratch_step_over(task);
     if (task->position == total) {
         scsi_task_end(task, total == asked ? SCSI_CONDITION_MET : SCSI_GOOD);
         return;

@@ -16,6 +16,8 @@ uint32_t scsi_step_bytes(const struct scsi_task *task, uint64_t left, uint64_t m
 bool scsi_transfer_step(struct scsi_task *task, enum blk_op op, unsigned flags, uint64_t total);
 /* Read the next step into the scratch pages, which the task has. */
 void scsi_scratch_read(struct scsi_task *task, uint64_t total);
+/* That step is over, if there was one. */
+void scsi_scratch_step_over(struct scsi_task *task);
 /* Whole blocks the transport really brought (EDTL may be less than the CDB says). */
 uint64_t scsi_received_bytes(const struct scsi_task *task);
 unsigned scsi_write_flags(const struct scsi_task *task);

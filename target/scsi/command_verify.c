@@ -82,8 +82,7 @@ static bool compare_step(struct scsi_task *task, enum check check, uint64_t tota
             return false;
         }
     }
-    task->position += task->step;
-    task->step = 0;
+    scsi_scratch_step_over(task);
     if (task->position == total)
         return false;
     if (scsi_scratch_get(task))

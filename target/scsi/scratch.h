@@ -2,9 +2,10 @@
  * Scratch pages: SCSI_SCRATCH_PAGES pages a target keeps for commands that read the medium for themselves (VERIFY,
  * WRITE AND VERIFY, COMPARE AND WRITE, PRE-FETCH).
  *
- * One task has them at a time, the others stand in line. A device may keep a page it was given to read into (a cache
- * does), so pages that somebody else holds too are swapped for fresh ones before each use; when the loop's pool is
- * dry the user waits in the pool's line. Who waits is run again (scsi_task_continue) when its turn has come.
+ * One task has them at a time, for one step of its way; the others stand in line. A device may keep a page it was given
+ * to read into (a cache does), so pages that somebody else holds too are swapped for fresh ones before each use; when
+ * the loop's pool is dry the user waits in the pool's line. Who waits is run again (scsi_task_continue) when its turn
+ * has come.
  */
 #ifndef TARGET_SCSI_SCRATCH_H
 #define TARGET_SCSI_SCRATCH_H

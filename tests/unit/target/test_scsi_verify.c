@@ -8,7 +8,7 @@
 
 static uint8_t data[RIG_DATA_MAX];
 
-enum { VERIFY10 = 0x2f, WRITE_VERIFY10 = 0x2e, BYTCHK1 = 0x02, BYTCHK2 = 0x04, BYTCHK3 = 0x06 };
+enum { VERIFY10 = 0x2f, WRITE_VERIFY10 = 0x2e, PRE_FETCH10 = 0x34, BYTCHK1 = 0x02, BYTCHK2 = 0x04, BYTCHK3 = 0x06 };
 
 static const uint8_t *cdb10(uint8_t opcode, uint8_t flags, uint32_t lba, uint16_t blocks)
 {
@@ -247,6 +247,27 @@ Test(scsi_verify, users_of_the_scratch_pages_take_turns_and_can_be_aborted_in_li
         cr_expect_eq(tasks[i]->task.status, i == 2 || i == 0 ? SCSI_TASK_ABORTED : SCSI_GOOD, "task %u", i);
         rig_end(tasks[i]);
     }
+    rig_destroy(rig);
+}
+
+/* A long VERIFY has the pages for a step at a time: what another initiator compares need not wait for all of it. */
+Test(scsi_verify, a_long_one_does_not_hold_up_the_others)
+{
+    struct rig *rig = rig_create(&(struct rig_options){.latency_ns = 1000});
+    struct rig_task *whole = rig_start(rig, rig->a, cdb10(VERIFY10, 0, 0, RIG_DISK_BYTES / 512), NULL, 0);
+    struct rig_task *fetch = rig_start(rig, rig->a, cdb10(PRE_FETCH10, 0, 0, RIG_DISK_BYTES / 512), NULL, 0);
+    struct rig_task *caw = rig_start(rig, rig->b, compare_cdb(8, 1), (uint8_t[1024]){0}, 1024);
+    cr_assert(testloop_run_until(rig->t, &caw->done));
+    cr_expect_eq(caw->task.status, SCSI_GOOD);
+    cr_expect_not(whole->done);
+    cr_expect_not(fetch->done);
+    testloop_run(rig->t);
+    cr_assert(whole->done && fetch->done);
+    cr_expect_eq(whole->task.status, SCSI_GOOD);
+    cr_expect_eq(fetch->task.status, SCSI_CONDITION_MET);
+    rig_end(whole);
+    rig_end(fetch);
+    rig_end(caw);
     rig_destroy(rig);
 }
 
