@@ -5,7 +5,7 @@
  *   uring    io_uring with O_DIRECT: disks, and files on disks
  *   threads  the same through a few helper threads, where io_uring is forbidden
  *   inline   pread and pwritev within submit, for files in memory (tmpfs): nothing there ever waits, and the ring,
- * which hands such files to a thread of the kernel, is 20 to 25 % slower
+ *            which hands such files to a thread of the kernel, is 20 to 25 % slower
  *
  * Discard and write-zeroes go to the helpers in both of the first two: fallocate() has no asynchronous form, the ring
  * would use a thread as well.
@@ -34,7 +34,8 @@ struct disk_options {
 
 /*
  * NULL, and a sentence with the path and the reason in `why`. Never creates, never truncates. May block: called by the
- * control thread before the reactor runs, or on the reactor's thread.
+ * worker, which hands the device to its reactor by the next sync_call(), or on the reactor's thread. The reactor has
+ * its helpers already.
  */
 struct blkdev *disk_open(struct reactor *reactor, const char *path, const struct disk_options *options, char *why,
                          size_t why_len);

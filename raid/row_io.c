@@ -4,7 +4,7 @@
  *   - A device may limit the length of a request: longer ones go in pieces, one after the other.
  *   - A device may be unable to write zeroes or to discard (BLK_INVALID): it is written zero pages instead.
  *   - An error is told to the owner, who decides whether the member stays. A write that failed on a member that stays
- * is tried once more, from the piece that failed; what fails then is told again.
+ *     is tried once more, from the piece that failed; what fails then is told again.
  *   - A member that has gone out of service meanwhile is not asked (M3).
  */
 #include "raid/row.h"

@@ -67,8 +67,8 @@ static void device_event(struct blk_watcher *watcher, struct blkdev *dev, enum b
     ASSERT(lu->dev == dev);
     if (event == BLK_EVENT_RESIZED)
         scsi_attention_raise(lu, ATTENTION_CAPACITY_CHANGED, NULL);
-    else if (event == BLK_EVENT_FAILED || event == BLK_EVENT_RESTORED)
-        lu->failed = event == BLK_EVENT_FAILED;
+    else
+        lu->failed = event == BLK_EVENT_FAILED; /* degraded, too, is ready */
 }
 
 /* Peripheral (00b, bus 0) or flat (01b) addressing on the first level, nothing below: SAM-5 4.7.7. */

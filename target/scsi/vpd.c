@@ -90,7 +90,7 @@ static uint32_t page_identification(uint8_t *out, const struct scsi_lu *lu)
 
 static uint32_t page_extended(uint8_t *out, const struct scsi_lu *lu)
 {
-    out[1] = 0x07;                                       /* HEADSUP, ORDSUP, SIMPSUP */
+    out[1] = 0x01;                                       /* SIMPSUP: of HEAD OF QUEUE and ORDERED nothing is made */
     out[2] = lu->dev->info.volatile_cache ? 0x01 : 0x00; /* V_SUP */
     return 0x3c;
 }

@@ -200,7 +200,7 @@ Test(scsi_inquiry, characteristics_and_extended_data)
     cr_expect_arr_eq(vpd(rig, 0xb1)->data, ((uint8_t[]){0, 0xb1, 0, 0x3c, 0, 1}), 6);
     rig->disk->dev.info.rotational = true;
     cr_expect_arr_eq(vpd(rig, 0xb1)->data, ((uint8_t[]){0, 0xb1, 0, 0x3c, 0, 0}), 6);
-    cr_expect_arr_eq(vpd(rig, 0x86)->data, ((uint8_t[]){0, 0x86, 0, 0x3c, 0, 0x07, 0x01}), 7);
+    cr_expect_arr_eq(vpd(rig, 0x86)->data, ((uint8_t[]){0, 0x86, 0, 0x3c, 0, 0x01, 0x01}), 7);
     rig->disk->dev.info.volatile_cache = false;
     cr_expect_eq(vpd(rig, 0x86)->data[6], 0, "V_SUP follows the cache");
     rig_destroy(rig);

@@ -265,6 +265,9 @@ Test(scsi_unit, a_failed_device_is_not_ready_until_restored)
     cr_expect_eq(rig_do(rig, rig->a, CDB(0x03, [4] = 18), NULL, 0)->data[2], 2);
     blk_notify(&rig->disk->dev, BLK_EVENT_RESTORED);
     cr_expect_str_eq(ready(rig, rig->a), "good");
+    blk_notify(&rig->disk->dev, BLK_EVENT_FAILED);
+    blk_notify(&rig->disk->dev, BLK_EVENT_DEGRADED);
+    cr_expect_str_eq(ready(rig, rig->a), "good");
     rig_destroy(rig);
 }
 
