@@ -127,7 +127,7 @@ $(foreach l,$(testfloors),$(eval $(call UNIT_RULE,$(l))))
 FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv
 .PHONY: layers
 layers: $(call lib,$(floors))
-	$(call say,LAYERS,$(floors))
+	$(call say,LAYERS,floors)
 	$(Q)NM=$(NM) FORBIDDEN='$(FORBIDDEN)' tests/lint/layers.sh $(B)
 
 # -- fuzz: each tests/fuzz/fuzz_NAME.c is one LLVMFuzzerTestOneInput(); its corpus is tests/fuzz/corpus/NAME/ ---------------
@@ -185,7 +185,7 @@ deps:
 .PHONY: demo demo-stop
 demo:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=demo >&2
-	$(Q)$(MAKE) --no-print-directory all >&2
+	$(Q)$(MAKE) --no-print-directory --silent all >&2
 	$(Q)etc/demo.sh start $(B)
 demo-stop:
 	$(Q)etc/demo.sh stop

@@ -203,7 +203,8 @@ static void start_assembly(struct appliance *a, struct live_array *live, const s
         return;
     }
     live->array = sync.array_call.array;
-    log_notice("array %s started, %s: %s", live->name, live->verdict, assembly->reason);
+    log_write(assembly->verdict == ASSEMBLY_COMPLETE ? LOG_LEVEL_NOTICE : LOG_LEVEL_WARN, "started, %s: %s",
+              live->verdict, assembly->reason);
 }
 
 static int config_array_index(const struct config *config, const char *name)
@@ -236,7 +237,7 @@ static void note_not_created(struct live_array *live, const struct config_array 
     const char *error = NULL;
     for (unsigned d = 0; d < spec->disks.count && error == NULL; d++)
         error = disk_error_of(scan, spec->disks.items[d].text);
-    text_format(live->verdict, sizeof live->verdict, "not created");
+    text_format(live->verdict, sizeof live->verdict, error != NULL ? "disks missing" : "not created");
     if (error != NULL)
         text_format(live->reason, sizeof live->reason, "no disk carries this array; %s", error);
     else

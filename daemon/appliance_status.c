@@ -58,10 +58,16 @@ static json_t *job_json(const struct array_job_info *job)
                      (json_int_t)job->bytes_per_second, "seconds_left", (json_int_t)job->seconds_left);
 }
 
+/* An array that was never made is no failure; one that should be there is. */
+static const char *not_started(const struct live_array *live)
+{
+    return strcmp(live->verdict, "not created") == 0 ? "not created" : "not started";
+}
+
 static json_t *array_json(struct live_array *live)
 {
     if (live->array == NULL)
-        return json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[]}", "name", live->name, "state", "not started",
+        return json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[]}", "name", live->name, "state", not_started(live),
                          "verdict", live->verdict, "reason", live->reason, "members", "volumes", "jobs");
     struct info_call *c = calloc(1, sizeof *c);
     ASSERT(c != NULL);

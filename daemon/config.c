@@ -379,7 +379,9 @@ static bool parse_file(config_t *tree, struct reader *r)
     fclose(file);
     if (!ok)
         config_error(r->errors, config_error_file(tree) != NULL ? config_error_file(tree) : r->path,
-                     (unsigned)MAX(config_error_line(tree), 1), "", "%s", config_error_text(tree));
+                     (unsigned)MAX(config_error_line(tree), 1), "",
+                     "%s here or shortly before: is a ; } ) or ] missing, or [ ] where ( ) belongs?",
+                     config_error_text(tree));
     return ok;
 }
 

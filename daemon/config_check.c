@@ -1,9 +1,11 @@
 /* What the table of keys cannot say: references, names given twice, shapes that cannot be. See daemon/config.h. */
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "daemon/config_table.h"
 #include "raid/superblock.h"
 #include "target/iscsi/iscsi.h"
@@ -12,6 +14,7 @@
 struct checker {
     const struct config *config;
     struct config_errors *errors;
+    bool arrays_sound; /* else a reference may be wrong only because its array is */
 };
 
 #define report(c, line, setting, ...) config_error((c)->errors, (c)->config->path, line, setting, __VA_ARGS__)
@@ -158,8 +161,26 @@ static void check_reference(struct checker *c, const struct config_text *referen
 {
     if (strchr(reference->text, '/') == NULL)
         report(c, reference->line, "volume", "\"%s\" must be \"array/volume\"", reference->text);
-    else if (config_find_volume(c->config, reference->text, NULL) == NULL)
+    else if (c->arrays_sound && config_find_volume(c->config, reference->text, NULL) == NULL)
         report(c, reference->line, "volume", "no array of this config has a volume \"%s\"", reference->text);
+}
+
+/* What stands before the port: "*", an IPv4 address, or an IPv6 address in brackets. Names are not looked up. */
+static bool host_valid(const char *text, size_t len)
+{
+    char host[64];
+    struct in6_addr address;
+    bool bracketed = len >= 2 && text[0] == '[' && text[len - 1] == ']';
+    if (len == 1 && *text == '*')
+        return true;
+    if (bracketed) {
+        text++;
+        len -= 2;
+    }
+    if (len >= sizeof host)
+        return false;
+    text_format(host, sizeof host, "%.*s", (int)len, text);
+    return inet_pton(bracketed ? AF_INET6 : AF_INET, host, &address) == 1;
 }
 
 static void check_address(struct checker *c, const struct config_text *address, bool unix_allowed)
@@ -179,6 +200,25 @@ static void check_address(struct checker *c, const struct config_text *address, 
     if (colon == text || end == NULL || *end != '\0' || port > 65535)
         report(c, address->line, "listen", "\"%s\" must be ADDRESS:PORT with a port of 0 to 65535%s", text,
                unix_allowed ? ", or unix:/path" : "");
+    else if (!host_valid(text, (size_t)(colon - text)))
+        report(c, address->line, "listen",
+               "\"%s\" must begin with an IP address (IPv6 in brackets) or *: names are not looked up", text);
+}
+
+/* The same address must not be listened on twice, by whichever protocol. Port 0 is any. */
+static void check_address_twice(struct checker *c)
+{
+    const struct config_strings *lists[] = {&c->config->nbd.listen, &c->config->iscsi.listen, &c->config->web.listen};
+    for (unsigned i = 0; i < ARRAY_LENGTH(lists); i++)
+        for (unsigned j = 0; j < lists[i]->count; j++)
+            for (unsigned k = 0; k <= i; k++)
+                for (unsigned l = 0; l < (k < i ? lists[k]->count : j); l++) {
+                    const struct config_text *a = &lists[i]->items[j], *b = &lists[k]->items[l];
+                    const char *port = strrchr(a->text, ':');
+                    if (strcmp(a->text, b->text) == 0 && (port == NULL || strcmp(port, ":0") != 0))
+                        report(c, a->line, "listen", "\"%s\" is given twice; the first one is in line %u", a->text,
+                               b->line);
+                }
 }
 
 static void check_addresses(struct checker *c, const struct config_strings *addresses, bool unix_allowed)
@@ -229,7 +269,7 @@ void config_check(const struct config *config, struct config_errors *errors)
 {
     static const char *const logs[] = {"error", "warning", "notice", "info", "debug", NULL};
     static const char *const engines[] = {"auto", "threads", NULL};
-    struct checker c = {config, errors};
+    struct checker c = {.config = config, .errors = errors};
     check_one_of(&c, &config->daemon.log, "log", logs);
     check_one_of(&c, &config->daemon.io, "io", engines);
     for (unsigned i = 0; i < config->arrays.count; i++)
@@ -239,7 +279,9 @@ void config_check(const struct config *config, struct config_errors *errors)
                "at most %d arrays", CONFIG_ARRAYS_MAX);
     check_unique(&c, &config->arrays, sizeof(struct config_array), offsetof(struct config_array, name), "name");
     check_disks(&c);
+    c.arrays_sound = errors->count == 0;
     check_nbd(&c);
     check_iscsi(&c);
     check_addresses(&c, &config->web.listen, false);
+    check_address_twice(&c);
 }

@@ -32,7 +32,7 @@ void print_arrays(const json_t *status)
         const char *state = text(array, "state");
         printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state,
                json_array_size(json_object_get(array, "members")), json_array_size(json_object_get(array, "volumes")),
-               strcmp(state, "not started") == 0 ? text(array, "reason") : "");
+               strncmp(state, "not ", 4) == 0 ? text(array, "reason") : "");
     }
 }
 

@@ -364,10 +364,10 @@ static bool removal_refused(struct array *array, unsigned slot, struct array_cal
     uint64_t before = array_lost_slots(array);
     unsigned volume = volume_that_falls(array, before, before | slot_bit(slot));
     if (volume < a->volumes_count) {
-        ARRAY_CALL_END(array, call, -EBUSY,
-                       "volume %s would fail without disk %s (slot %u): bring the missing disks online first, or move "
-                       "the volume's data elsewhere",
-                       a->volumes[volume].name, array_disk_name(array, slot), slot);
+        ARRAY_CALL_END(array, call, -EBUSY, "volume %s (%s) of array %s would fail without disk %s (slot %u): %s",
+                       a->volumes[volume].name, raid_level_name(a->volumes[volume].spec.level), a->name,
+                       array_disk_name(array, slot), slot,
+                       before != 0 ? "bring the missing disks online first" : "move its data elsewhere first");
         return true;
     }
     if (live_members(array) == 1) {
@@ -390,8 +390,10 @@ void array_fail_member(struct array *array, unsigned slot, struct array_call *ca
     }
     *removal = (struct removal){.array = array, .call = call, .slot = slot, .task.run = removal_over};
     mark_failed(array, slot);
-    log_notice("array %s: disk %s (slot %u) taken out of service", array->description.name,
-               array_disk_name(array, slot), slot);
+    log_warn(
+        "array %s: disk %s (slot %u) taken out of service by hand: the array is degraded until a disk is put online "
+        "in its place",
+        array->description.name, array_disk_name(array, slot), slot);
     losses_settle_now(array);
     if (losses_wait(array, &removal->task))
         loop_defer(array->loop, &removal->task);

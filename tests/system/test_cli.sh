@@ -11,7 +11,7 @@ expect() { # status, words...
     [ "$got" = "$want" ] || fail "$*: status $got, not $want: $(cat "$DIR/out")"
 }
 sum=$(cat "$DIR"/d* | cksum)
-expect 6 $CTL status
+expect 0 $CTL status
 grep -q 'corbelctl apply' "$DIR/out" || fail "status does not say what to do: $(cat "$DIR/out")"
 expect 0 $CTL apply --dry-run
 grep -q 'create array r on 6 disks' "$DIR/out" || fail "the plan: $(cat "$DIR/out")"

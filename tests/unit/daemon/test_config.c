@@ -115,6 +115,9 @@ Test(config, every_mistake_is_named_with_its_line)
         {"name = \"w\"", "name = \"v\"", 5, "twice"},
         {"127.0.0.1:10809", "127.0.0.1", 6, "ADDRESS:PORT"},
         {"unix:/run/x", "unix:x", 6, "absolute"},
+        {"127.0.0.1:10809", "localhost:10809", 6, "IP address"},
+        {"127.0.0.1:10809", "::1:10809", 6, "IP address"},
+        {"[::1]:3260", "127.0.0.1:10809", 8, "given twice"},
         {"\"a/v\"; }", "\"v\"; }", 7, "array/volume"},
         {"\"a/v\"; }", "\"b/v\"; }", 7, "b/v"},
         {"\"a/v\"; }", "\"a/v\"; read_only = 1; }", 7, "true or false"},
@@ -128,6 +131,21 @@ Test(config, every_mistake_is_named_with_its_line)
     };
     for (size_t i = 0; i + 1 < ARRAY_LENGTH(cases); i++)
         expect_mistake(cases[i].from, cases[i].to, cases[i].line, cases[i].word);
+}
+
+Test(config, a_mistake_in_an_array_does_not_make_references_to_it_mistakes)
+{
+    char text[4096];
+    const char *at = strstr(good, "raid6");
+    snprintf(text, sizeof text, "%.*sraid7%s", (int)(at - good), good, at + strlen("raid6"));
+    struct loaded l = load(text);
+    cr_expect_eq(l.errors.count, 1, "%u mistakes", l.errors.count);
+    unload(&l);
+    at = strstr(good, "name = \"a\"");
+    snprintf(text, sizeof text, "%.*sname = \"a b\"%s", (int)(at - good), good, at + strlen("name = \"a\""));
+    l = load(text);
+    cr_expect_eq(l.errors.count, 1, "%u mistakes", l.errors.count);
+    unload(&l);
 }
 
 Test(config, syntax_errors_missing_files_and_folders)
