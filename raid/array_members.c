@@ -238,8 +238,10 @@ void array_member_trouble(struct array *array, struct member *member, enum blk_o
     if (member_error(member, op, status, loop_now_ns(array->loop)) == MEMBER_KEEP)
         return;
     uint64_t lost = array_lost_slots(array);
-    if (!no_answer(status) && some_volume_falls(array, lost, lost | slot_bit(member->slot)))
-        return; /* L4 */
+    if (!no_answer(status) && some_volume_falls(array, lost, lost | slot_bit(member->slot))) { /* L4 */
+        array_members_changed(array); /* what the write spoiled is resynchronised */
+        return;
+    }
     array_member_lose(array, member, status);
 }
 

@@ -154,10 +154,12 @@ static bool pick_sync(const struct array *array, unsigned *volume)
 static void job_start(struct array *array, enum row_work work, unsigned volume)
 {
     struct array_jobs *jobs = &array->jobs;
-    const struct volume *v = array->volumes[volume].volume;
+    struct volume *v = array->volumes[volume].volume;
     sm_move(&jobs->state, JOBS_RUNNING);
     jobs->work = work;
     jobs->volume = volume;
+    if (work == ROW_RESYNC)
+        volume_resync_begins(v);
     jobs->low_row = jobs->next_row = work == ROW_REBUILD ? 0 : volume_synced_rows(v);
     jobs->end_row = volume_rows(v);
     jobs->window = (unsigned)MAX(1u, MIN(JOB_WINDOW_BYTES / row_bytes(array, volume), (uint64_t)JOB_WINDOW_MAX));
@@ -369,7 +371,8 @@ static bool must_yield(const struct array *array)
     uint64_t rebuilding = rebuilding_slots(array);
     if (jobs->work == ROW_REBUILD)
         return (jobs->pass_slots & rebuilding) == 0;
-    return rebuilding != 0 && !jobs->rebuild_blocked;
+    bool spoiled = volume_spoiled_row(array->volumes[jobs->volume].volume) < jobs->next_row; /* behind us: start anew */
+    return spoiled || (rebuilding != 0 && !jobs->rebuild_blocked);
 }
 
 /* Busy with others: one row, then a pause. True: not now. */

@@ -225,6 +225,8 @@ static void write_done(struct row_io *io)
     } else if (op->job != NULL || (changes_data(op) && member_writable(io->member))) {
         /* A member that stays although it did not take a write: nobody may believe that it did. */
         fail_and_stop(op, io->status, volume_offset(op));
+        if (op->job == NULL)
+            volume_row_spoiled(op->volume, op->row);
     }
     io_over(op);
 }

@@ -98,6 +98,7 @@ struct volume {
     struct member *const *members;
     unsigned first_slot;
     uint64_t start, synced_rows;
+    uint64_t spoiled_row;  /* the lowest row that a failed write left wrong; UINT64_MAX: none. At least synced_rows */
     bool failed, degraded; /* as of volume_recount() */
     unsigned announced;    /* enum health in volume.c: what the watchers know */
 
@@ -127,6 +128,8 @@ struct member_place volume_place(const struct volume *v, uint64_t row, unsigned 
 struct member *volume_member(const struct volume *v, unsigned layout_slot);
 /* After a member_error(): look at the members again. */
 void volume_recount(struct volume *v);
+/* A write of this row reached some members, and not one that stays in service (V3). */
+void volume_row_spoiled(struct volume *v, uint64_t row);
 void volume_close_if_idle(struct volume *v);
 
 /*

@@ -88,7 +88,23 @@ uint64_t volume_synced_rows(const struct volume *v)
 void volume_set_synced_rows(struct volume *v, uint64_t rows)
 {
     ASSERT(rows <= v->layout.rows);
-    v->synced_rows = rows;
+    v->synced_rows = MIN(rows, v->spoiled_row);
+}
+
+void volume_row_spoiled(struct volume *v, uint64_t row)
+{
+    v->spoiled_row = MIN(v->spoiled_row, row);
+    v->synced_rows = MIN(v->synced_rows, row);
+}
+
+uint64_t volume_spoiled_row(const struct volume *v)
+{
+    return v->spoiled_row;
+}
+
+void volume_resync_begins(struct volume *v)
+{
+    v->spoiled_row = UINT64_MAX;
 }
 
 /* --- sizes --- */
@@ -272,6 +288,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     v->members = o->members;
     v->start = o->start;
     v->synced_rows = o->synced_rows;
+    v->spoiled_row = UINT64_MAX;
     v->owner = o->owner;
     codec_init(&v->codec, v->layout.parity, v->layout.data, v->layout.redundancy);
     struct blk_info info = info_of(v, o);

@@ -77,7 +77,14 @@ void volume_members_changed(struct volume *volume);
 
 uint64_t volume_rows(const struct volume *volume);
 uint64_t volume_synced_rows(const struct volume *volume);
+/* Not beyond the spoiled row. */
 void volume_set_synced_rows(struct volume *volume, uint64_t rows);
+/*
+ * The lowest row that a write left with wrong redundancy since the last resync began (a member that stays in service
+ * did not take it); UINT64_MAX: none. synced_rows has come down to it. A resync begins at synced_rows.
+ */
+uint64_t volume_spoiled_row(const struct volume *volume);
+void volume_resync_begins(struct volume *volume);
 
 /*
  * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from

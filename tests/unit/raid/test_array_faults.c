@@ -302,6 +302,40 @@ Test(array_faults, a_rebuild_with_unreadable_sources_leaves_the_disk_out_of_read
     rig_destroy(rig);
 }
 
+/* A RAID 0 volume keeps the disk in service; the RAID 5 one beside it must not go on with an old parity for it. */
+Test(array_faults, a_parity_that_could_not_be_written_is_computed_anew)
+{
+    struct rig *rig = rig_create(4, DISK);
+    struct array_spec *spec = rig_spec(rig);
+    struct sb_label label;
+    rig_spec_add(spec, "v", RAID_5, 4 * MIB);
+    rig_spec_add(spec, "s", RAID_0, 4 * MIB);
+    cr_assert(rig_make(rig, spec), "%s", rig->message);
+    rig_settle(rig);
+    cr_assert_eq(rig_fill(rig, "v", 1, 65536), BLK_OK);
+    cr_assert_eq(rig_label(rig, 0, &label), SB_VALID);
+    uint64_t data = label.array.data_start;
+
+    struct fault_rule bad = {.ops = 1u << BLK_WRITE, .off = data, .len = 64 * KIB, .status = BLK_MEDIA, .count = 2};
+    struct rig_write write = {0};
+    fault_add(rig->dev[3], &bad); /* the parity of row 0, and the second attempt */
+    rig_write_start(rig, &write, "v", 0, PAGE_BYTES, 99);
+    cr_assert(testloop_run_until(rig->t, &write.over));
+    cr_expect_eq(write.req.status, BLK_MEDIA);
+    cr_expect_str_eq(rig_info(rig).members[3].state, "online");
+    rig_settle(rig);
+
+    struct fault_rule unreadable = {.ops = 1u << BLK_READ, .off = data, .len = PAGE_BYTES, .status = BLK_MEDIA};
+    uint8_t have[PAGE_BYTES], *want = malloc(4 * MIB);
+    cr_assert_not_null(want);
+    test_fill(want, 4 * MIB, 1);
+    fault_add(rig->dev[1], &unreadable); /* the neighbour in the row, which nobody has written since */
+    cr_expect_eq(test_io(rig->t, array_volume(rig->array, "v"), BLK_READ, 0, 64 * KIB, have, PAGE_BYTES), BLK_OK);
+    cr_expect(memcmp(have, want + 64 * KIB, PAGE_BYTES) == 0, "the block beside the one whose write failed");
+    free(want);
+    rig_destroy(rig);
+}
+
 /* --- what may be brought in --- */
 
 Test(array_faults, disks_that_do_not_fit_are_refused_with_a_sentence)
