@@ -15,10 +15,6 @@
  * dm-raid is given '-' for metadata devices, so it keeps none, and "nosync", so it starts no resync. Rows that such a
  * device cannot cover, because their number does not divide as it wants, follow chunk by chunk as dm linear. A last dm
  * linear device cuts off what lies behind the volume's end.
- *
- * With two members missing md rebuilds from P and Q, and counts Q's exponents round the ring from behind Q. Corbel
- * counts them by role. For symmetric rotations that is the same; for asymmetric ones it is not, so with two members of
- * a span missing only Corbel reads those.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -426,26 +422,13 @@ static void (*const readers[RAID_LEVEL_COUNT])(struct rescue *) = {
     [RAID_60] = read_parity,
 };
 
-static bool two_lost_in_a_span(const struct rescue *r)
-{
-    uint64_t members = r->layout.roles < 64 ? (1ull << r->layout.roles) - 1 : UINT64_MAX;
-    for (unsigned span = 0; span < r->layout.spec.spans; span++)
-        if (__builtin_popcountll(r->lost >> span * r->layout.roles & members) > 1)
-            return true;
-    return false;
-}
-
 /* NULL, or why Linux cannot read it. */
 static const char *why_not(const struct rescue *r)
 {
-    enum raid_rotation rotation = r->layout.spec.rotation;
-    bool asymmetric = rotation == ROTATE_LEFT_ASYMMETRIC || rotation == ROTATE_RIGHT_ASYMMETRIC;
     if (!layout_survives(&r->layout, r->lost))
         return "more members are missing than the level bears";
     if (r->layout.spec.level == RAID_TP && r->lost != 0)
         return "a member is missing, and only Corbel rebuilds from three parities";
-    if (r->overlays && asymmetric && two_lost_in_a_span(r))
-        return "two members are missing, and for an asymmetric rotation only Corbel rebuilds from Corbel's Q";
     return NULL;
 }
 

@@ -288,6 +288,17 @@ static unsigned parity_slot_role(const struct layout *layout, uint64_t t, unsign
     return slot < p ? slot : slot - m;
 }
 
+unsigned layout_codec_role(const struct layout *layout, uint64_t row, unsigned role)
+{
+    const struct layout_spec *spec = &layout->spec;
+    unsigned data = layout->data;
+    if (role >= data || (spec->level != RAID_6 && spec->level != RAID_60) || is_symmetric(spec))
+        return role;
+    unsigned p = parity_slot(spec, row / spec->spans);
+    unsigned turn = p == layout->roles - 1 ? 0 : p % data; /* Q has gone round to slot 0: data begins behind it */
+    return role >= turn ? role - turn : role + data - turn;
+}
+
 /* The member that holds a row of the span level: the last that starts at or before it. */
 static unsigned end_to_end_slot(const struct layout *layout, uint64_t row)
 {

@@ -19,8 +19,8 @@
  *                round the spans: row t is row t/spans of span t%spans
  *
  * On disk this is Linux md's order where md has the level (RAID 4, 5, 6 with their four rotations, RAID 10 near,
- * RAID 0 with equal members); the Q exponent of a data chunk is its role. Triple parity rotates like RAID 6, with R
- * behind Q.
+ * RAID 0 with equal members), and so are Q's exponents: layout_codec_role(). Triple parity rotates like RAID 6, with R
+ * behind Q; its exponents are the roles.
  */
 #ifndef RAID_LAYOUT_H
 #define RAID_LAYOUT_H
@@ -88,6 +88,12 @@ bool layout_find(const struct layout *layout, unsigned slot, uint64_t off, uint6
 
 /* Bytes of extent needed on each member for `size` bytes of data (not span). The spec is one layout_init() accepts. */
 uint64_t layout_extent_for(const struct layout_spec *spec, uint64_t size);
+
+/*
+ * The codec's role for a role of this row: itself, but for the data of RAID 6 and 60 that rotates asymmetrically. There
+ * md counts Q's exponents round the ring of slots from behind Q, and so the data chunks are turned.
+ */
+unsigned layout_codec_role(const struct layout *layout, uint64_t row, unsigned role);
 
 /* Members that may be lost at once in the worst case. */
 unsigned layout_tolerance(const struct layout *layout);

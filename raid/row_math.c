@@ -25,14 +25,28 @@ static uint64_t together(struct page **pages, uint64_t page_off, uint64_t len)
     return MIN(n, len);
 }
 
-/* Pointers to byte `done` of the buffers of `roles`; returns the span that all of them have from there. */
-static uint64_t gather(const struct row_band *band, struct page ***buffers, uint64_t roles, uint64_t done,
-                       uint8_t **chunks)
+/* The codec's names of roles: its exponents may be turned against the order of the data. */
+static unsigned codec_role(const struct row_op *op, uint64_t role)
+{
+    return layout_codec_role(&op->volume->layout, op->row, (unsigned)role);
+}
+
+static uint64_t codec_roles(const struct row_op *op, uint64_t roles)
+{
+    uint64_t turned = 0;
+    FOR_EACH_ROLE(role, roles)
+    turned |= UINT64_C(1) << codec_role(op, role);
+    return turned;
+}
+
+/* Pointers to byte `done` of the buffers of `roles`, by the codec's roles; returns the span that all have from there. */
+static uint64_t gather(const struct row_op *op, const struct row_band *band, struct page ***buffers, uint64_t roles,
+                       uint64_t done, uint8_t **chunks)
 {
     uint64_t page_off = band->column % PAGE_BYTES + done, span = band->len - done;
     FOR_EACH_ROLE(role, roles)
     {
-        chunks[role] = byte_at(buffers[role], page_off);
+        chunks[codec_role(op, role)] = byte_at(buffers[role], page_off);
         span = together(buffers[role], page_off, span);
     }
     return span;
@@ -41,10 +55,11 @@ static uint64_t gather(const struct row_band *band, struct page ***buffers, uint
 static void recover(const struct row_op *op, struct row_band *band)
 {
     const struct row_plan *plan = &band->plan;
+    uint64_t lost = codec_roles(op, plan->recover), ignore = codec_roles(op, plan->ignore);
     uint8_t *chunks[ROLES_MAX] = {NULL};
     for (uint64_t done = 0, span; done < band->len; done += span) {
-        span = gather(band, band->old, plan->reads | plan->recover, done, chunks);
-        bool possible = codec_recover(&op->volume->codec, chunks, plan->recover, plan->ignore, span);
+        span = gather(op, band, band->old, plan->reads | plan->recover, done, chunks);
+        bool possible = codec_recover(&op->volume->codec, chunks, lost, ignore, span);
         ASSERT(possible);
     }
 }
@@ -55,8 +70,8 @@ static void encode(const struct row_op *op, struct row_band *band)
     uint64_t from_new = op->kind == ROW_WRITE ? band->target | want : want;
     uint8_t *chunks[ROLES_MAX] = {NULL};
     for (uint64_t done = 0, span; done < band->len; done += span) {
-        uint64_t a = gather(band, band->new, from_new, done, chunks);
-        uint64_t b = gather(band, band->old, data & ~from_new, done, chunks);
+        uint64_t a = gather(op, band, band->new, from_new, done, chunks);
+        uint64_t b = gather(op, band, band->old, data & ~from_new, done, chunks);
         span = MIN(a, b);
         codec_encode(&op->volume->codec, chunks, want, span);
     }
@@ -68,14 +83,15 @@ static void update(const struct row_op *op, struct row_band *band)
     const struct row_plan *plan = &band->plan;
     uint8_t *old[ROLES_MAX] = {NULL}, *new[ROLES_MAX] = {NULL};
     for (uint64_t done = 0, span; done < band->len; done += span) {
-        uint64_t a = gather(band, band->old, band->target | plan->encode, done, old);
-        uint64_t b = gather(band, band->new, band->target, done, new);
+        uint64_t a = gather(op, band, band->old, band->target | plan->encode, done, old);
+        uint64_t b = gather(op, band, band->new, band->target, done, new);
         span = MIN(a, b);
         FOR_EACH_ROLE(role, band->target)
         {
-            codec_delta(old[role], old[role], new[role], span);
+            unsigned data = codec_role(op, role);
+            codec_delta(old[data], old[data], new[data], span);
             FOR_EACH_ROLE(parity, plan->encode)
-            codec_update(&op->volume->codec, (unsigned)role, old[role], (unsigned)parity, old[parity], span);
+            codec_update(&op->volume->codec, data, old[data], (unsigned)parity, old[parity], span);
         }
     }
 }

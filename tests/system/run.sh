@@ -11,7 +11,7 @@ for test in "$@"; do
     name=$(basename "$test" .sh)
     start=$(date +%s)
     out=$(mktemp)
-    if timeout --kill-after=10 "${TEST_TIMEOUT:-300}" sh "$test" >"$out" 2>&1; then
+    if timeout --kill-after=10 "${TEST_TIMEOUT:-600}" sh "$test" >"$out" 2>&1; then
         passed=$((passed + 1))
         printf '  ok      %s (%s s)\n' "$name" $(($(date +%s) - start))
         tail -n 3 "$out" | sed 's/^/            /'

@@ -10,7 +10,7 @@ here=$(dirname "$0")
 # Suite by suite, so that one that hangs costs only itself; on zeroes, since one of its tests forgets to write its last block.
 for suite in $(grep -v '^#' "$expected" | cut -d. -f1 | sort -u); do
     qemu-io -f raw -c 'write -z 0 1M' "$NBD" >/dev/null || fail "no zeroes before suite $suite"
-    timeout 60 iscsi-test-cu --dataloss --allow-sanitize --verbose -t "ALL.$suite" "$ISCSI" "$ISCSI" >"$DIR/suite" 2>&1 </dev/null || :
+    timeout 200 iscsi-test-cu --dataloss --allow-sanitize --verbose -t "ALL.$suite" "$ISCSI" "$ISCSI" >"$DIR/suite" 2>&1 </dev/null || :
     kill -0 "$PID" 2>/dev/null || fail "the daemon died in suite $suite"
     awk -v suite="$suite" -f "$here/iscsi_results.awk" "$DIR/suite" >>"$DIR/results"
     $CTL status >/dev/null || fail "the daemon does not answer after suite $suite"

@@ -113,15 +113,15 @@ raid5|4|rotation = "right-symmetric"; chunk = "1 MiB";|1|
 raid5|4|rotation = "right-asymmetric";|2|
 raid6|4||0,3,0 1,2 3|0 1 2
 raid6|6|rotation = "right-symmetric"; chunk = "16 KiB";|5,0 5,2 3|
-raid6|5|rotation = "left-asymmetric";|0,4|1 2
-raid6|5|rotation = "right-asymmetric";|1,3|0 4
+raid6|5|rotation = "left-asymmetric";|0,4,1 2|0 1 2
+raid6|5|rotation = "right-asymmetric";|1,3,0 4|1 2 3
 raidtp|5|||0
 raidtp|7|chunk = "512 KiB"; rotation = "left-asymmetric";||6
 raid30|6|spans = 2;|0,2 3|0 1
 raid50|9|spans = 3; chunk = "16 KiB";|4,0 5 7|3 5
 raid50|8|spans = 2; rotation = "right-asymmetric";|1 6|
 raid60|8|spans = 2;|1,0 1 6 7|0 1 2
-raid60|10|spans = 2; rotation = "left-asymmetric";|2 8|5 6
+raid60|10|spans = 2; rotation = "left-asymmetric";|2 8,5 6|0 1 2
 END
 
 # Several volumes on one array, a disk that failed in service, names that a shell would take apart.

@@ -24,6 +24,7 @@ static const struct layout_spec shapes[] = {
     {.level = RAID_30, .members = 6, .spans = 2},
     {.level = RAID_50, .members = 6, .spans = 2, .rotation = ROTATE_LEFT_SYMMETRIC},
     {.level = RAID_60, .members = 8, .spans = 2, .rotation = ROTATE_LEFT_SYMMETRIC},
+    {.level = RAID_60, .members = 10, .spans = 2, .rotation = ROTATE_RIGHT_ASYMMETRIC},
 };
 
 static struct bench *open_shape(unsigned shape, uint64_t absent, uint64_t seed)

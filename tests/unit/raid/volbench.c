@@ -371,6 +371,15 @@ uint8_t *bench_chunk(struct bench *b, uint64_t row, unsigned role)
     return b->disks[place.slot]->bytes + DATA_START + VOLUME_START + place.off;
 }
 
+/* Q's exponent of a data chunk, as md counts it with two parities: steps round the ring of the span, from behind Q. */
+static unsigned exponent_of(struct bench *b, uint64_t row, unsigned role)
+{
+    unsigned n = b->layout.roles, q = b->layout.data + 1;
+    if (b->layout.redundancy != 2)
+        return role;
+    return (bench_slot(b, row, role) + n - bench_slot(b, row, q) - 1 + n) % n;
+}
+
 /* What byte `column` of a role should be, from the model. */
 static uint8_t expected_byte(struct bench *b, uint64_t row, unsigned role, uint64_t column)
 {
@@ -378,9 +387,11 @@ static uint8_t expected_byte(struct bench *b, uint64_t row, unsigned role, uint6
     uint8_t bytes[RAID_MEMBERS_MAX];
     if (!b->layout.parity)
         return data[column];
+    if (role < b->layout.data)
+        return data[role * b->layout.spec.chunk + column];
     for (unsigned d = 0; d < b->layout.data; d++)
-        bytes[d] = data[d * b->layout.spec.chunk + column];
-    return role < b->layout.data ? bytes[role] : gf_reference_parity(role - b->layout.data, bytes, b->layout.data);
+        bytes[exponent_of(b, row, d)] = data[d * b->layout.spec.chunk + column];
+    return gf_reference_parity(role - b->layout.data, bytes, b->layout.data);
 }
 
 static bool chunk_is_right(struct bench *b, uint64_t row, unsigned role)
