@@ -35,8 +35,7 @@ grep -q 'in service already' "$DIR/out" || fail "online of a disk in service: $(
 expect 0 $CTL disk fail r/1
 expect 5 $CTL status
 expect 0 $CTL disk online r/1
-wait_idle
-expect 0 $CTL status
+wait_for_long $CTL status || fail "not healthy after the rebuild"
 
 # Another disk in its place: the one that is named, not the one that was there.
 truncate -s 96M "$DIR/new"
@@ -45,7 +44,7 @@ write_config raid6 'size = "32 MiB";'
 expect 0 $CTL reload
 expect 0 $CTL disk fail r/1
 expect 0 $CTL disk online "$DIR/new"
-wait_idle
+wait_for_long $CTL status || fail "not healthy after the rebuild onto another disk"
 expect 0 $CTL disk list
 grep -q "^r/1 *online .*$DIR/new" "$DIR/out" || fail "not the disk that was named: $(cat "$DIR/out")"
 
