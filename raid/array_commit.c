@@ -134,6 +134,7 @@ void commit_kick(struct array *array)
         return;
     commit->wanted = false;
     describe_spoiled(array);
+    array->description.committed = MAX(array->description.committed, commit->committed);
     array->description.generation++;
     array->description.updated_s = loop_wall_clock_s(array->loop);
     if (commit->fork_wanted)

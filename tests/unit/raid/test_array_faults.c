@@ -685,3 +685,23 @@ Test(array_faults, a_disk_that_has_shrunk_is_not_opened)
     cr_expect(rig_holds(rig, "v", 1));
     rig_destroy(rig);
 }
+
+/* --- a disk from yesterday --- */
+
+Test(array_faults, a_disk_put_back_to_an_older_state_is_stale)
+{
+    struct rig *rig = rig_with(4, RAID_5, 4 * MIB);
+    cr_assert(rig_close(rig));
+    uint8_t *yesterday = malloc(DISK);
+    memcpy(yesterday, rig->mem[2]->bytes, DISK);
+    cr_assert(rig_assemble(rig, 0xf, false));
+    cr_assert_eq(rig_fill(rig, "v", 2, MIB), BLK_OK);
+    cr_assert(rig_close(rig));
+    memcpy(rig->mem[2]->bytes, yesterday, DISK);
+    cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->assembly.reason);
+    cr_expect_eq(rig->assembly.verdict, ASSEMBLY_DEGRADED, "%s", rig->assembly.reason);
+    cr_expect(strstr(rig->assembly.reason, "is stale") != NULL, "%s", rig->assembly.reason);
+    cr_expect(rig_holds(rig, "v", 2));
+    free(yesterday);
+    rig_destroy(rig);
+}
