@@ -72,10 +72,8 @@ void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter)
     TAILQ_INSERT_TAIL(&pool->waiters, waiter, link);
 }
 
-void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter)
+static void leave_line(struct page_pool *pool, struct page_waiter *waiter)
 {
-    if (!waiter->waiting)
-        return;
     waiter->waiting = false;
     TAILQ_REMOVE(&pool->waiters, waiter, link);
 }
@@ -106,10 +104,19 @@ static void wake_waiters(struct page_pool *pool)
     struct page_waiter *waiter;
     while ((waiter = TAILQ_FIRST(&pool->waiters)) != NULL && waiter->count <= pool->free_count) {
         uint32_t before = pool->free_count;
-        page_pool_wait_cancel(pool, waiter);
+        leave_line(pool, waiter);
         waiter->ready(waiter);
         ASSERT(pool->free_count <= before);
     }
+}
+
+/* Whoever stood behind it may be content with less. */
+void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter)
+{
+    if (!waiter->waiting)
+        return;
+    leave_line(pool, waiter);
+    wake_waiters(pool);
 }
 
 void page_put(struct page *page)

@@ -98,6 +98,37 @@ Test(page, pool_is_bounded_and_waiters_are_served_in_line)
     page_pool_destroy(pool);
 }
 
+struct taker {
+    struct page_waiter waiter;
+    struct page_pool *pool;
+    struct page *pages[4];
+    bool served;
+};
+
+static void take_pages(struct page_waiter *waiter)
+{
+    struct taker *taker = container_of(waiter, struct taker, waiter);
+    taker->served = page_pool_take(taker->pool, taker->pages, waiter->count);
+}
+
+Test(page, who_leaves_the_line_lets_those_behind_have_what_is_free)
+{
+    struct page_pool *pool = page_pool_create(4);
+    struct page *held[2];
+    struct taker large = {.waiter = {.count = 4, .ready = take_pages}, .pool = pool};
+    struct taker small = {.waiter = {.count = 1, .ready = take_pages}, .pool = pool};
+    cr_assert(page_pool_get(pool, held, 2));
+    page_pool_wait(pool, &large.waiter);
+    page_pool_wait(pool, &small.waiter);
+    cr_expect_not(small.served, "nobody overtakes");
+    page_pool_wait_cancel(pool, &large.waiter);
+    cr_expect(small.served && !large.served, "two pages are free, and one was wanted");
+    cr_expect_eq(page_pool_free(pool), 1);
+    page_put(small.pages[0]);
+    page_put_all(held, 2);
+    page_pool_destroy(pool);
+}
+
 Test(page, iovec_merges_neighbours_and_copies_cross_pages)
 {
     struct page_pool *pool = page_pool_create(8);
