@@ -14,6 +14,8 @@
 #include "daemon/disk.h"
 #include "daemon/foreign.h"
 
+enum { PATIENCE_MS = 3000 }; /* for disks that a killed daemon still holds */
+
 struct live_array *live_array_find(struct appliance *a, const char *name)
 {
     struct live_array *live;
@@ -38,7 +40,7 @@ struct live_array *live_array_add(struct appliance *a, const char *name, unsigne
 static bool open_disk(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                       size_t why_len)
 {
-    struct disk_options options = {.exclusive = true, .no_uring = a->threads_only};
+    struct disk_options options = {.exclusive = true, .no_uring = a->threads_only, .patience_ms = PATIENCE_MS};
     struct live_disk *disk = &live->disks[slot];
     text_format(disk->path, sizeof disk->path, "%s", path);
     disk->disk.dev = disk_open(live->home, path, &options, why, why_len);

@@ -278,6 +278,17 @@ static void fail_step(struct plan *p, const char *why)
     json_array_append_new(p->errors, json_string(why));
 }
 
+/* What stood in the plan as started, and is not. */
+static void check_started(struct plan *p, const struct config_array *array)
+{
+    char why[640];
+    const struct live_array *live = live_array_find(p->a, array->name.text);
+    if (live != NULL && live->array != NULL)
+        return;
+    text_format(why, sizeof why, "array %s is not started: %s", array->name.text, live != NULL ? live->reason : "");
+    fail_step(p, why);
+}
+
 static void add_missing_volumes(struct plan *p, const struct config_array *array)
 {
     struct live_array *live = live_array_find(p->a, array->name.text);
@@ -310,6 +321,7 @@ static void carry_out(struct plan *p)
             if (!live_array_create(p->a, array, i, why, sizeof why))
                 fail_step(p, why);
         } else {
+            check_started(p, array);
             add_missing_volumes(p, array);
         }
     }

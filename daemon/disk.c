@@ -19,6 +19,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/check.h"
@@ -26,6 +27,8 @@
 #include "daemon/disk_internal.h"
 #include "daemon/reactor.h"
 #include "daemon/sysfs.h"
+
+enum { PATIENCE_STEP_MS = 10, LOOK_NS = 1000000 };
 
 static const char *const engine_names[] = {
     [DISK_INLINE] = "inline", [DISK_URING] = "uring", [DISK_THREADS] = "threads"};
@@ -99,11 +102,36 @@ void disk_finish(struct disk_op *op, struct disk_result result)
     }
 }
 
+/*
+ * A file that somebody has cut short would grow again by the next write behind its end, with a hole before it that
+ * reads as zeroes. So its size is looked at, and what it has lost stays lost. Once a millisecond: this costs nothing.
+ */
+static void look_at_size(struct disk *disk)
+{
+    struct stat st;
+    uint64_t now_ns = loop_now_ns(disk->dev.loop);
+    if (disk->block_device || now_ns - disk->looked_ns < LOOK_NS)
+        return;
+    disk->looked_ns = now_ns;
+    if (fstat(disk->fd, &st) != 0 || (uint64_t)st.st_size >= disk->usable)
+        return;
+    disk->usable = round_down((uint64_t)st.st_size, disk->dev.info.logical_block);
+    log_error("disk %s has shrunk to %llu bytes: what lay behind is lost", disk->path, (unsigned long long)st.st_size);
+}
+
+static bool is_cut_off(struct disk *disk, const struct blk_req *req)
+{
+    look_at_size(disk);
+    return req->op != BLK_FLUSH && req->off + req->len > disk->usable;
+}
+
 static void disk_submit(struct blkdev *dev, struct blk_req *req)
 {
     struct disk *disk = disk_of(dev);
     struct disk_op *op = SLIST_FIRST(&disk->free);
-    if (disk->engine == DISK_INLINE) {
+    if (is_cut_off(disk, req)) {
+        complete(req, (struct disk_result){BLK_MEDIA, MAX(req->off, disk->usable)});
+    } else if (disk->engine == DISK_INLINE) {
         complete(req, disk_serve(disk, req));
     } else if (op != NULL) {
         SLIST_REMOVE_HEAD(&disk->free, free_link);
@@ -141,6 +169,18 @@ static bool is_fit(const struct stat *st, char *why, size_t why_len)
     return false;
 }
 
+/* A process that was killed holds its disks until the kernel has ended its last request. False: that was long enough.
+ */
+static bool wait_a_little(const struct disk_options *options, unsigned *waited_ms)
+{
+    const struct timespec pause = {.tv_nsec = PATIENCE_STEP_MS * 1000 * 1000};
+    if (*waited_ms >= options->patience_ms)
+        return false;
+    nanosleep(&pause, NULL);
+    *waited_ms += PATIENCE_STEP_MS;
+    return true;
+}
+
 static int open_path(const char *path, const struct disk_options *options, char *why, size_t why_len)
 {
     struct stat st;
@@ -150,8 +190,12 @@ static int open_path(const char *path, const struct disk_options *options, char 
     }
     if (!is_fit(&st, why, why_len))
         return -1;
-    int flags = O_CLOEXEC | O_NOCTTY | (options->read_only ? O_RDONLY : O_RDWR);
-    int fd = open(path, flags | (options->exclusive && S_ISBLK(st.st_mode) ? O_EXCL : 0));
+    int fd, flags = O_CLOEXEC | O_NOCTTY | (options->read_only ? O_RDONLY : O_RDWR);
+    unsigned waited_ms = 0;
+    flags |= options->exclusive && S_ISBLK(st.st_mode) ? O_EXCL : 0;
+    do
+        fd = open(path, flags);
+    while (fd < 0 && errno == EBUSY && wait_a_little(options, &waited_ms));
     if (fd < 0)
         text_format(why, why_len, "%s", errno == EBUSY ? "in use, by a mount or another program" : strerror(errno));
     return fd;
@@ -160,8 +204,13 @@ static int open_path(const char *path, const struct disk_options *options, char 
 static bool lock_file(int fd, const struct disk_options *options, char *why, size_t why_len)
 {
     struct stat st;
-    if (!options->exclusive || (fstat(fd, &st) == 0 && S_ISBLK(st.st_mode)) || flock(fd, LOCK_EX | LOCK_NB) == 0)
+    unsigned waited_ms = 0;
+    if (!options->exclusive || (fstat(fd, &st) == 0 && S_ISBLK(st.st_mode)))
         return true;
+    do
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return true;
+    while (errno == EWOULDBLOCK && wait_a_little(options, &waited_ms));
     text_format(why, why_len, "%s", errno == EWOULDBLOCK ? "in use, locked by another program" : strerror(errno));
     return false;
 }
@@ -229,6 +278,7 @@ static struct disk *open_disk(struct reactor *reactor, const char *path, const s
         return NULL;
     }
     disk->block_device = probe.block_device;
+    disk->usable = probe.info.size;
     blkdev_init(&disk->dev, probe.block_device ? &device_ops : &file_ops, reactor_loop(reactor), path, &probe.info);
     return disk;
 }

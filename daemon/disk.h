@@ -13,7 +13,7 @@
  * Failures: see disk_status() in daemon/disk_sync.c for the meaning of each errno. A media error names the first bad
  * block: a failed read is repeated in smaller and smaller steps to find it. A flush that fails means that the device
  * may have dropped writes it had acknowledged, and so is BLK_GONE, not BLK_MEDIA. A file that became shorter than it
- * was reads as a media error beyond its end.
+ * was has media errors beyond its end, for reads and writes: it is not made longer again.
  */
 #ifndef DAEMON_DISK_H
 #define DAEMON_DISK_H
@@ -29,7 +29,8 @@ struct disk_options {
     bool read_only;
     bool exclusive; /* refuse a disk that somebody uses: flock() on files, O_EXCL on block devices */
     bool no_uring;
-    const char *engine; /* NULL: the best; or "uring", "threads", "inline", for tests and measurements */
+    unsigned patience_ms; /* exclusive: wait so long for a disk in use (blocks) */
+    const char *engine;   /* NULL: the best; or "uring", "threads", "inline", for tests and measurements */
 };
 
 /*

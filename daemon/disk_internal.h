@@ -50,6 +50,8 @@ struct disk {
     struct reactor *reactor;
     int fd;
     bool block_device;
+    uint64_t usable;    /* bytes: less than the size once the file has shrunk */
+    uint64_t looked_ns; /* when its size was looked at */
     enum disk_engine_kind engine;
     char *path;
     struct blk_req_list waiting; /* for a slot, in order */

@@ -476,7 +476,7 @@ unsigned jobs_info(const struct array *array, struct array_job_info *info, unsig
 {
     const struct array_jobs *jobs = &array->jobs;
     unsigned count = 0;
-    bool running = sm_state(&jobs->state) == JOBS_RUNNING || sm_state(&jobs->state) == JOBS_DRAINING;
+    bool running = sm_state(&jobs->state) != JOBS_IDLE && array_is_redundant(array, jobs->volume);
     bool rebuilding = rebuilding_slots(array) != 0;
     if (running)
         info_fill_running(array, &info[count++]);

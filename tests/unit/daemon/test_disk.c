@@ -2,10 +2,13 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/check.h"
@@ -294,6 +297,7 @@ Test(disk, a_file_cut_short_reads_as_a_media_error_from_there_on, .timeout = 60)
 {
     struct reactor *r = new_reactor(256);
     uint8_t *bytes = malloc(MIB);
+    struct stat st;
     for (unsigned e = 0; e < ARRAY_LENGTH(engines); e++) {
         struct place place;
         if (!can_have(r, engines[e]))
@@ -308,6 +312,10 @@ Test(disk, a_file_cut_short_reads_as_a_media_error_from_there_on, .timeout = 60)
         req = io(dev, BLK_READ, 0, 512 * KIB, bytes, 8192);
         cr_expect(req.status == BLK_MEDIA && req.bad_off == 512 * KIB, "%s: behind it", engines[e]);
         cr_expect_eq(io(dev, BLK_READ, 0, 0, bytes, 65536).status, BLK_OK, "%s: before it", engines[e]);
+        req = io(dev, BLK_WRITE, 0, 512 * KIB, bytes, 8192);
+        cr_expect(req.status == BLK_MEDIA && req.bad_off == 512 * KIB, "%s: a write behind it", engines[e]);
+        cr_expect_eq(io(dev, BLK_WRITE, 0, 4096, bytes, 4096).status, BLK_OK, "%s: a write before it", engines[e]);
+        cr_expect(stat(place.path, &st) == 0 && st.st_size == 70000, "%s: it was made longer", engines[e]);
         close_disk(dev);
         place_fini(&place);
     }
@@ -402,6 +410,34 @@ Test(disk, exclusive_means_that_a_second_one_is_refused, .timeout = 60)
     dev = disk_open(r, place.path, &options, why, sizeof why);
     cr_assert_not_null(dev, "free again: %s", why);
     close_disk(dev);
+    place_fini(&place);
+    reactor_destroy(r);
+}
+
+static void *let_go_later(void *fd)
+{
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+    close(*(int *)fd);
+    return NULL;
+}
+
+Test(disk, a_lock_that_is_let_go_of_soon_is_waited_for, .timeout = 60)
+{
+    struct place place;
+    char why[300];
+    pthread_t thread;
+    struct reactor *r = new_reactor(1);
+    struct disk_options options = {.exclusive = true, .patience_ms = 20000};
+    place_init(&place, MIB);
+    int fd = open(place.path, O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+    cr_assert_eq(pthread_create(&thread, NULL, let_go_later, &fd), 0);
+    struct blkdev *dev = disk_open(r, place.path, &options, why, sizeof why);
+    cr_expect_not_null(dev, "%s", why);
+    pthread_join(thread, NULL);
+    if (dev != NULL)
+        close_disk(dev);
     place_fini(&place);
     reactor_destroy(r);
 }
