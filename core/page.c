@@ -8,10 +8,17 @@
 
 #include "core/check.h"
 
+/* Smaller than this part of the pool: small. And what is kept back for the small. */
+enum { SMALL_FRACTION = 256, RESERVE_FRACTION = 8 };
+
+TAILQ_HEAD(page_line, page_waiter);
+
 struct page_pool {
     uint32_t count, free_count;
+    uint32_t small_count; /* pages handed out to small requests */
     struct page *free;
-    TAILQ_HEAD(, page_waiter) waiters;
+    struct page_line lines[PAGE_LINES];
+    uint32_t left[PAGE_LINES]; /* how often somebody has left the line, served or not */
     char *memory;
     struct page pages[];
 };
@@ -28,7 +35,8 @@ struct page_pool *page_pool_create(uint32_t count)
         return NULL;
     }
     pool->count = pool->free_count = count;
-    TAILQ_INIT(&pool->waiters);
+    for (unsigned i = 0; i < PAGE_LINES; i++)
+        TAILQ_INIT(&pool->lines[i]);
     for (uint32_t i = count; i-- > 0;) {
         struct page *page = &pool->pages[i];
         *page = (struct page){.data = pool->memory + (size_t)i * PAGE_BYTES, .pool = pool, .next_free = pool->free};
@@ -40,42 +48,85 @@ struct page_pool *page_pool_create(uint32_t count)
 void page_pool_destroy(struct page_pool *pool)
 {
     ASSERT(pool->free_count == pool->count);
-    ASSERT(TAILQ_EMPTY(&pool->waiters));
+    for (unsigned i = 0; i < PAGE_LINES; i++)
+        ASSERT(TAILQ_EMPTY(&pool->lines[i]));
     munmap(pool->memory, (size_t)pool->count * PAGE_BYTES);
     free(pool);
+}
+
+static enum page_line_kind kind_of(const struct page_pool *pool, uint32_t count)
+{
+    return count <= pool->count / SMALL_FRACTION ? PAGE_LINE_SMALL : PAGE_LINE_LARGE;
+}
+
+/*
+ * Large ones leave alone what is kept back; while some wait, small ones take nothing else. One that wants more than can
+ * be had beside that (or a pool too small for two kinds) knows no such manners.
+ */
+static bool fits(const struct page_pool *pool, uint32_t count)
+{
+    const struct page_waiter *large = TAILQ_FIRST(&pool->lines[PAGE_LINE_LARGE]);
+    uint32_t reserve = pool->count >= SMALL_FRACTION ? pool->count / RESERVE_FRACTION : 0;
+    if (kind_of(pool, count) == PAGE_LINE_SMALL) {
+        bool modest = large == NULL || large->count + reserve <= pool->count;
+        return count <= pool->free_count && (large == NULL || (modest && pool->small_count + count <= reserve));
+    }
+    uint32_t kept = reserve - MIN(reserve, pool->small_count);
+    return count + (count + reserve <= pool->count ? kept : 0) <= pool->free_count;
 }
 
 bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count)
 {
     if (count > pool->free_count)
         return false;
+    bool small = kind_of(pool, count) == PAGE_LINE_SMALL;
     for (uint32_t i = 0; i < count; i++) {
         struct page *page = pool->free;
         pool->free = page->next_free;
         page->next_free = NULL;
         page->refs = 1;
+        page->small = small;
         out[i] = page;
     }
     pool->free_count -= count;
+    pool->small_count += small ? count : 0;
     return true;
 }
 
+/* Large ones do not overtake small ones either: there may be none but their pages. */
 bool page_pool_get(struct page_pool *pool, struct page **out, uint32_t count)
 {
-    return TAILQ_EMPTY(&pool->waiters) && page_pool_take(pool, out, count);
+    enum page_line_kind kind = kind_of(pool, count);
+    bool first = TAILQ_EMPTY(&pool->lines[PAGE_LINE_SMALL]) &&
+                 (kind == PAGE_LINE_SMALL || TAILQ_EMPTY(&pool->lines[PAGE_LINE_LARGE]));
+    return first && fits(pool, count) && page_pool_take(pool, out, count);
 }
 
 void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter)
 {
     ASSERT(!waiter->waiting && waiter->count <= pool->count);
     waiter->waiting = true;
-    TAILQ_INSERT_TAIL(&pool->waiters, waiter, link);
+    TAILQ_INSERT_TAIL(&pool->lines[kind_of(pool, waiter->count)], waiter, link);
 }
 
 static void leave_line(struct page_pool *pool, struct page_waiter *waiter)
 {
+    enum page_line_kind kind = kind_of(pool, waiter->count);
     waiter->waiting = false;
-    TAILQ_REMOVE(&pool->waiters, waiter, link);
+    pool->left[kind]++;
+    TAILQ_REMOVE(&pool->lines[kind], waiter, link);
+}
+
+bool page_pool_stuck(const struct page_pool *pool, struct page_pool_mark *mark)
+{
+    bool stuck = false;
+    for (unsigned i = 0; i < PAGE_LINES; i++) {
+        bool waiting = !TAILQ_EMPTY(&pool->lines[i]);
+        stuck = stuck || (waiting && mark->waiting[i] && mark->left[i] == pool->left[i]);
+        mark->waiting[i] = waiting;
+        mark->left[i] = pool->left[i];
+    }
+    return stuck;
 }
 
 uint32_t page_pool_size(const struct page_pool *pool)
@@ -96,18 +147,26 @@ static void page_release(struct page *page)
     page->next_free = page->pool->free;
     page->pool->free = page;
     page->pool->free_count++;
+    page->pool->small_count -= page->small;
 }
 
-/* First in line first; nobody overtakes a waiter that wants more than there is. */
-static void wake_waiters(struct page_pool *pool)
+/* Within a line first come, first served; nobody overtakes a waiter of his line that wants more than there is. */
+static void wake_line(struct page_pool *pool, struct page_line *line)
 {
     struct page_waiter *waiter;
-    while ((waiter = TAILQ_FIRST(&pool->waiters)) != NULL && waiter->count <= pool->free_count) {
+    while ((waiter = TAILQ_FIRST(line)) != NULL && fits(pool, waiter->count)) {
         uint32_t before = pool->free_count;
         leave_line(pool, waiter);
         waiter->ready(waiter);
         ASSERT(pool->free_count <= before);
     }
+}
+
+static void wake_waiters(struct page_pool *pool)
+{
+    wake_line(pool, &pool->lines[PAGE_LINE_SMALL]);
+    wake_line(pool, &pool->lines[PAGE_LINE_LARGE]);
+    wake_line(pool, &pool->lines[PAGE_LINE_SMALL]); /* with no large one waiting they may have more */
 }
 
 /* Whoever stood behind it may be content with less. */

@@ -10,6 +10,11 @@
  *
  * The pool never grows. page_pool_get() takes all pages asked for or none; who gets none waits in line with
  * page_pool_wait(), holding nothing, and so a target that finds no page stops reading its socket.
+ *
+ * There are two lines: requests for more than 1/256 of the pool are large, and leave 1/8 of it to the small ones. So
+ * a few peers that announce megabytes and then send nothing do not keep the others from reading a block. While a large
+ * one waits the small ones have that eighth only, so that it is served in the end. (A pool of less than 256 pages knows
+ * large ones only: one line, nothing kept back.)
  */
 #ifndef CORE_PAGE_H
 #define CORE_PAGE_H
@@ -27,6 +32,7 @@ struct page {
     struct page_pool *pool;
     struct page *next_free;
     uint32_t refs; /* 0: in the pool */
+    bool small;    /* handed out to a small request */
 };
 
 /* Somebody waiting for pages. Embedded; on the list until `ready` runs or page_pool_wait_cancel(). */
@@ -48,6 +54,14 @@ bool page_pool_get(struct page_pool *pool, struct page **out, uint32_t count);
 bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count);
 void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter);
 void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter);
+
+enum page_line_kind { PAGE_LINE_SMALL, PAGE_LINE_LARGE, PAGE_LINES };
+struct page_pool_mark {
+    bool waiting[PAGE_LINES];
+    uint32_t left[PAGE_LINES];
+};
+/* Has a line not moved since the mark was made? Makes a new mark. A mark of zeroes is none. */
+bool page_pool_stuck(const struct page_pool *pool, struct page_pool_mark *mark);
 
 uint32_t page_pool_size(const struct page_pool *pool);
 uint32_t page_pool_free(const struct page_pool *pool);

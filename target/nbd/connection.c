@@ -7,8 +7,9 @@
  * GONE; when the last request and the last queued task have come home the server is told.
  *
  * A client that stalls (takes no replies, or does not send the payload it announced) holds pages that others may need.
- * Every STALL_NS without a byte moved, such a connection is looked at: it is cut if pages have become scarce, or if it
- * is ending anyway. A client that was merely suspended for a while keeps its connection.
+ * Such a connection is looked at every LOOK_NS. It is cut if it moved next to nothing in that time, while others waited
+ * for pages and none of them got any; if pages are scarce, or it is ending anyway, and it moved nothing in STALL_LOOKS
+ * looks. A client that was merely suspended for a while, with nobody waiting, keeps its connection.
  */
 #include "target/nbd/connection.h"
 
@@ -18,8 +19,12 @@
 #include "core/check.h"
 #include "core/log.h"
 
-#define STALL_NS (30ull * 1000000000)
-enum { SCARCE_FRACTION = 8 }; /* scarce: less than one page in so many is free */
+#define LOOK_NS (2ull * 1000000000)
+enum {
+    STALL_LOOKS = 15,
+    SCARCE_FRACTION = 8,    /* scarce: less than one page in so many is free */
+    CRAWL_BYTES = 32 * KIB, /* less than this in LOOK_NS is next to nothing */
+};
 
 static const struct sm_state phase_states[] = {
     [NBD_NEGOTIATING] = {"nbd negotiating", SM_TO(NBD_MOVING) | SM_TO(NBD_GONE)},
@@ -149,21 +154,35 @@ static void stall_watch(struct nbd_conn *conn)
     if (conn->stall.armed || !waits_for_client(conn))
         return;
     conn->moved_before = conn->moved_bytes;
-    timer_start(conn->loop, &conn->stall, STALL_NS);
+    conn->still_looks = 0;
+    conn->pool_mark = (struct page_pool_mark){0};
+    page_pool_stuck(conn->loop->pages, &conn->pool_mark);
+    timer_start(conn->loop, &conn->stall, LOOK_NS);
+}
+
+static bool is_stalled(struct nbd_conn *conn)
+{
+    struct page_pool *pool = conn->loop->pages;
+    uint64_t moved = conn->moved_bytes - conn->moved_before;
+    bool scarce = page_pool_free(pool) < page_pool_size(pool) / SCARCE_FRACTION;
+    bool stuck = page_pool_stuck(pool, &conn->pool_mark);
+    conn->moved_before = conn->moved_bytes;
+    conn->still_looks = moved == 0 ? conn->still_looks + 1 : 0;
+    return (stuck && moved < CRAWL_BYTES) ||
+           (conn->still_looks >= STALL_LOOKS && (scarce || nbd_conn_in(conn, NBD_ENDING)));
 }
 
 static void stall_fire(struct timer *timer)
 {
     struct nbd_conn *conn = container_of(timer, struct nbd_conn, stall);
-    struct page_pool *pool = conn->loop->pages;
-    bool scarce = page_pool_free(pool) < page_pool_size(pool) / SCARCE_FRACTION;
-    bool stalled = waits_for_client(conn) && conn->moved_bytes == conn->moved_before;
-    if (stalled && (scarce || nbd_conn_in(conn, NBD_ENDING))) {
-        log_notice("nbd: %s: stalled, disconnected", conn->peer);
-        nbd_conn_cut(conn, "stalled");
+    if (!waits_for_client(conn))
+        return;
+    if (!is_stalled(conn)) {
+        timer_start(conn->loop, &conn->stall, LOOK_NS);
         return;
     }
-    stall_watch(conn);
+    log_notice("nbd: %s: stalled, disconnected", conn->peer);
+    nbd_conn_cut(conn, "stalled");
 }
 
 void nbd_conn_end(struct nbd_conn *conn)

@@ -105,6 +105,8 @@ struct nbd_conn {
 
     struct timer stall;
     uint64_t moved_bytes, moved_before; /* to and from the socket; as it was when `stall` was started */
+    unsigned still_looks;               /* of `stall` in a row at which nothing had moved */
+    struct page_pool_mark pool_mark;
 
     /* For the status page; read from the server's loop while they change here. */
     uint64_t read_bytes, written_bytes, request_count;

@@ -129,6 +129,37 @@ Test(page, who_leaves_the_line_lets_those_behind_have_what_is_free)
     page_pool_destroy(pool);
 }
 
+Test(page, small_requests_have_a_part_that_large_ones_do_not_take)
+{
+    enum { POOL = 512 }; /* small: up to 2 pages; kept back: 64 */
+    struct page_pool *pool = page_pool_create(POOL);
+    static struct page *held[POOL], *small[POOL];
+    struct page_pool_mark mark = {0};
+    struct taker large = {.waiter = {.count = 4, .ready = take_pages}, .pool = pool};
+    struct taker last = {.waiter = {.count = 1, .ready = take_pages}, .pool = pool};
+    cr_assert(page_pool_get(pool, held, 400));
+    cr_expect_not(page_pool_get(pool, &held[400], 49), "into what is kept back");
+    cr_assert(page_pool_get(pool, &held[400], 48));
+    cr_expect_not(page_pool_stuck(pool, &mark), "nobody waits");
+    page_pool_wait(pool, &large.waiter);
+    cr_expect_not(page_pool_stuck(pool, &mark), "nobody waited");
+    for (unsigned i = 0; i < 64; i += 2)
+        cr_assert(page_pool_get(pool, &small[i], 2), "%u small pages are out", i);
+    cr_expect(page_pool_stuck(pool, &mark), "the large one waits still");
+    page_pool_wait(pool, &last.waiter);
+    page_put_all(&held[444], 4);
+    cr_expect(large.served && !last.served, "what a large one gave back is for a large one");
+    cr_expect_not(page_pool_stuck(pool, &mark), "its line has moved");
+    page_put_all(small, 64);
+    cr_expect(last.served);
+    page_put(last.pages[0]);
+    page_put_all(large.pages, 4);
+    page_put_all(held, 444);
+    cr_assert(page_pool_get(pool, held, POOL), "all of it, when all is there");
+    page_put_all(held, POOL);
+    page_pool_destroy(pool);
+}
+
 Test(page, iovec_merges_neighbours_and_copies_cross_pages)
 {
     struct page_pool *pool = page_pool_create(8);

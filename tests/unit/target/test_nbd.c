@@ -767,6 +767,41 @@ Test(nbd, a_reset_while_starved_leaves_nothing)
     }
 }
 
+static void run_timers(struct peer *p, unsigned count)
+{
+    while (count-- > 0) {
+        uint64_t next = loop_next_timer_ns(&p->t->loop);
+        cr_assert_neq(next, UINT64_MAX);
+        p->t->loop.now_ns = next;
+        peer_run(p);
+    }
+}
+
+static void take_no_pages(struct page_waiter *waiter)
+{
+    (void)waiter;
+}
+
+Test(nbd, a_client_that_holds_up_others_is_cut_soon_even_if_it_crawls)
+{
+    static const uint8_t part[1000];
+    for (unsigned waiting = 0; waiting < 2; waiting++) {
+        struct peer p = start_serving(&(struct peer_setup){.pages = 64}, false);
+        struct page_waiter other = {.count = 60, .ready = take_no_pages};
+        peer_request(&p, 0, NBD_CMD_WRITE, 1, 0, 131072);
+        teststream_feed(p.s, part, sizeof part);
+        peer_run(&p);
+        if (waiting)
+            page_pool_wait(p.t->loop.pages, &other);
+        run_timers(&p, 1);
+        cr_expect_not(p.s->closed, "the other has just begun to wait");
+        teststream_feed(p.s, part, sizeof part);
+        run_timers(&p, 1);
+        cr_expect_eq(p.s->closed, waiting, "with %u waiting", waiting);
+        peer_stop(&p);
+    }
+}
+
 Test(nbd, a_client_that_stalls_is_cut_when_pages_are_scarce_and_only_then)
 {
     static const struct {
@@ -779,10 +814,9 @@ Test(nbd, a_client_that_stalls_is_cut_when_pages_are_scarce_and_only_then)
         for (uint64_t k = 0; k < 8; k++)
             peer_request(&p, 0, NBD_CMD_READ, k, 0, 32768);
         peer_run(&p);
-        uint64_t next = loop_next_timer_ns(&p.t->loop);
-        cr_assert_neq(next, UINT64_MAX);
-        p.t->loop.now_ns = next;
-        peer_run(&p);
+        run_timers(&p, 14);
+        cr_expect_not(p.s->closed, "%u pages: not yet", cases[i].pages);
+        run_timers(&p, 1);
         cr_expect_eq(p.s->closed, cases[i].is_cut, "%u pages", cases[i].pages);
         if (!cases[i].is_cut) {
             teststream_open_window(p.s, SIZE_MAX);
