@@ -29,8 +29,9 @@ static unsigned column_of(const char *path, unsigned line, const char *setting)
     const char *word = strrchr(setting, '.') != NULL ? strrchr(setting, '.') + 1 : setting;
     FILE *file = line > 0 && *word != '\0' ? fopen(path, "r") : NULL;
     unsigned column = 1;
-    char text[1024];
-    for (unsigned i = 1; file != NULL && fgets(text, sizeof text, file) != NULL; i++) {
+    char *text = NULL;
+    size_t room = 0;
+    for (unsigned i = 1; file != NULL && getline(&text, &room, file) > 0; i++) {
         if (i < line)
             continue;
         const char *at = strstr(text, word);
@@ -39,6 +40,7 @@ static unsigned column_of(const char *path, unsigned line, const char *setting)
     }
     if (file != NULL)
         fclose(file);
+    free(text);
     return column;
 }
 
@@ -361,20 +363,53 @@ void config_free(struct config *config)
 
 /* --- the file --- */
 
+/* NULL, and errno, if not a byte of it can be read; as libconfig's scanner ends the process then, e.g. of a folder. */
+static FILE *open_readable(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (file == NULL || fgetc(file) != EOF || !ferror(file)) {
+        if (file != NULL)
+            rewind(file);
+        return file;
+    }
+    int error = errno;
+    fclose(file);
+    errno = error;
+    return NULL;
+}
+
+/* Look at the files that this one includes, before the scanner does: libconfig takes 10 levels. */
+static bool includes_are_readable(struct reader *r, const char *path, FILE *file, unsigned level)
+{
+    char *text = NULL, name[512];
+    size_t room = 0;
+    bool good = true;
+    for (unsigned line = 1; good && level < 10 && getline(&text, &room, file) > 0; line++) {
+        if (sscanf(text, " @include \"%511[^\"]\"", name) != 1)
+            continue;
+        FILE *included = open_readable(name);
+        if (included == NULL)
+            config_error(r->errors, path, line, "@include", "%s cannot be read: %s", name, strerror(errno));
+        good = included != NULL && includes_are_readable(r, name, included, level + 1);
+        if (included != NULL)
+            fclose(included);
+    }
+    free(text);
+    rewind(file);
+    return good;
+}
+
 static bool parse_file(config_t *tree, struct reader *r)
 {
-    FILE *file = fopen(r->path, "r");
+    FILE *file = open_readable(r->path);
     if (file == NULL) {
         config_error(r->errors, r->path, 0, "", "cannot be read: %s", strerror(errno));
         return false;
     }
-    int probe = fgetc(file); /* libconfig's scanner ends the process on a read error, e.g. of a folder */
-    if (probe == EOF && ferror(file)) {
-        config_error(r->errors, r->path, 0, "", "cannot be read: %s", strerror(errno));
+    if (!includes_are_readable(r, r->path, file, 0)) {
         fclose(file);
         return false;
     }
-    rewind(file);
     int ok = config_read(tree, file);
     fclose(file);
     if (!ok)

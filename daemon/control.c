@@ -6,6 +6,7 @@
 #include <event2/http.h>
 #include <event2/http_struct.h>
 #include <event2/keyvalq_struct.h>
+#include <event2/listener.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 #include "core/log.h"
 #include "daemon/socket.h"
 
-enum { BODY_MAX = 64 * 1024 };
+enum { BODY_MAX = 64 * 1024, ACCEPT_PAUSE_US = 100000 };
 
 struct control {
     struct reactor *reactor;
@@ -265,6 +266,26 @@ static struct evhttp *new_http(struct control *control, void (*handler)(struct e
     return http;
 }
 
+static void open_again(evutil_socket_t fd, short events, void *data)
+{
+    (void)fd, (void)events;
+    evconnlistener_enable(data);
+}
+
+/* No descriptor is left, most likely: look again in a while, instead of as fast as can be. */
+static void on_accept_error(struct evconnlistener *listener, void *data)
+{
+    (void)data;
+    const struct timeval pause = {.tv_usec = ACCEPT_PAUSE_US};
+    if (event_base_once(evconnlistener_get_base(listener), -1, EV_TIMEOUT, open_again, listener, &pause) == 0)
+        evconnlistener_disable(listener);
+}
+
+static void be_patient(struct evhttp_bound_socket *bound)
+{
+    evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(bound), on_accept_error);
+}
+
 /* A listening socket that owner and group may use, or -1 and errno. */
 static int listen_local(const char *path)
 {
@@ -299,11 +320,13 @@ static bool open_local(struct control *control, const char *path, char *why, siz
                                         : strerror(errno));
         return false;
     }
-    if (evhttp_accept_socket(control->local, fd) != 0) {
+    struct evhttp_bound_socket *bound = evhttp_accept_socket_with_handle(control->local, fd);
+    if (bound == NULL) {
         text_format(why, why_len, "daemon.control: %s: cannot be listened on", path);
         close(fd);
         return false;
     }
+    be_patient(bound);
     text_format(control->socket_path, sizeof control->socket_path, "%s", path);
     return true;
 }
@@ -326,6 +349,7 @@ static bool open_web(struct control *control, const struct config *config, const
         text_format(why, why_len, "%s:%u: web.listen: %s: %s", config->path, where->line, where->text, strerror(errno));
         return false;
     }
+    be_patient(bound);
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
     char port[16] = "";

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
@@ -205,6 +206,16 @@ static void unwatch(struct process *p)
         event_free(p->watchdog);
 }
 
+/* As many descriptors as we may have: one for each disk and each connection. */
+static void raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int run(struct config *config, const char *pidfile)
 {
     struct process p = {.pidfile = pidfile,
@@ -215,6 +226,7 @@ static int run(struct config *config, const char *pidfile)
                         .stop_over.run = stop_over};
     struct reactor_options options = {.name = "corbel-control", .pages = 16, .ring_entries = 0, .no_uring = true};
     signal(SIGPIPE, SIG_IGN);
+    raise_limits();
     evthread_use_pthreads();
     p.reactor = reactor_create(&options, p.why, sizeof p.why);
     p.appliance = p.reactor != NULL ? appliance_create(config, p.why, sizeof p.why) : NULL;

@@ -163,6 +163,23 @@ Test(config, syntax_errors_missing_files_and_folders)
     config_errors_free(&errors);
 }
 
+Test(config, what_is_included_must_be_readable)
+{
+    static const struct {
+        const char *text, *words[2];
+    } cases[] = {
+        {"// first\n@include \"/\"\n", {":2:1: @include: / cannot be read", "directory"}},
+        {"  @include \"/nowhere/x\"\n", {":1:3: @include: /nowhere/x cannot be read", "No such file"}},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct loaded l = load(cases[i].text);
+        cr_assert(l.config == NULL && l.errors.count == 1, "case %u", i);
+        for (unsigned j = 0; j < 2; j++)
+            cr_expect(strstr(l.errors.lines[0], cases[i].words[j]) != NULL, "case %u: %s", i, l.errors.lines[0]);
+        unload(&l);
+    }
+}
+
 Test(config, no_end_of_mistakes_is_bounded)
 {
     char text[16384] = "";
