@@ -53,7 +53,7 @@ static void create_servers(struct sync_call *call)
                                         .nop_timeout_ns = iscsi->ping_timeout_ns};
     a->nbd = nbd_server_create(call->loop, &nbd_limits);
     a->iscsi = iscsi_server_create(call->loop, &iscsi_limits);
-    for (unsigned i = 0; i < iscsi->portals.count; i++)
+    for (unsigned i = 0; a->iscsi != NULL && i < iscsi->portals.count; i++)
         iscsi_server_add_portal(a->iscsi, iscsi->portals.items[i].text);
     sync_finish(call);
 }
@@ -61,8 +61,10 @@ static void create_servers(struct sync_call *call)
 static void destroy_servers(struct sync_call *call)
 {
     struct appliance *a = container_of(call, struct server_call, call)->appliance;
-    nbd_server_destroy(a->nbd);
-    iscsi_server_destroy(a->iscsi);
+    if (a->nbd != NULL)
+        nbd_server_destroy(a->nbd);
+    if (a->iscsi != NULL)
+        iscsi_server_destroy(a->iscsi);
     sync_finish(call);
 }
 
@@ -80,7 +82,9 @@ struct appliance *appliance_create(struct config *config, char *why, size_t why_
     if (create_reactors(a, why, why_len)) {
         struct server_call servers = {.appliance = a};
         sync_call(&servers.call, reactor_loop(a->reactors[0]), create_servers);
-        return a;
+        if (a->nbd != NULL && a->iscsi != NULL)
+            return a;
+        text_format(why, why_len, "no memory for the servers");
     }
     appliance_destroy(a);
     return NULL;
@@ -88,7 +92,7 @@ struct appliance *appliance_create(struct config *config, char *why, size_t why_
 
 void appliance_destroy(struct appliance *a)
 {
-    if (a->nbd != NULL) {
+    if (a->nbd != NULL || a->iscsi != NULL) {
         struct server_call servers = {.appliance = a};
         sync_call(&servers.call, reactor_loop(a->reactors[0]), destroy_servers);
     }

@@ -158,6 +158,36 @@ static void add_lun(struct appliance *a, struct live_target *target, const struc
         target->luns_count++;
 }
 
+static void run_destroy_target(struct sync_call *call)
+{
+    scsi_target_destroy(container_of(call, struct target_call, call)->target->scsi);
+    sync_finish(call);
+}
+
+static void target_free(struct live_target *target)
+{
+    struct target_call c = {.target = target};
+    if (target->scsi != NULL)
+        sync_call(&c.call, reactor_loop(target->home), run_destroy_target);
+    for (unsigned i = 0; i < target->proxies_count; i++)
+        blkdev_close_wait(target->proxies[i]);
+    free(target->name);
+    free(target);
+}
+
+/* Build it and put it on show; 0 or -errno. */
+static int target_show(struct appliance *a, struct live_target *target, const struct config_target *config)
+{
+    struct target_call c = {.target = target, .appliance = a, .alias = config->alias.text};
+    sync_call(&c.call, reactor_loop(target->home), run_create_target);
+    if (target->scsi == NULL)
+        return -ENOMEM;
+    for (unsigned i = 0; i < config->luns.count; i++)
+        add_lun(a, target, config_item(&config->luns, struct config_lun, i));
+    sync_call(&c.call, reactor_loop(a->reactors[0]), run_register_target);
+    return c.error;
+}
+
 static bool serve_target(struct appliance *a, const struct config_target *config)
 {
     struct live_target *target = calloc(1, sizeof *target);
@@ -166,18 +196,15 @@ static bool serve_target(struct appliance *a, const struct config_target *config
     target->home = a->reactors[0];
     for (unsigned i = config->luns.count; i-- > 0;) /* the first LUN that is there has the last word */
         live_volume_find(a, config_item(&config->luns, struct config_lun, i)->volume.text, &target->home);
-    struct target_call c = {.target = target, .appliance = a, .alias = config->alias.text};
-    sync_call(&c.call, reactor_loop(target->home), run_create_target);
-    for (unsigned i = 0; i < config->luns.count; i++)
-        add_lun(a, target, config_item(&config->luns, struct config_lun, i));
-    sync_call(&c.call, reactor_loop(a->reactors[0]), run_register_target);
-    if (c.error != 0)
-        log_error("iSCSI target %s is not served: %s", target->name, strerror(-c.error));
-    else
-        log_info("iSCSI target %s serves %u LUN%s", target->name, target->luns_count,
-                 target->luns_count == 1 ? "" : "s");
+    int error = target_show(a, target, config);
+    if (error != 0) {
+        log_error("iSCSI target %s is not served: %s", target->name, strerror(-error));
+        target_free(target);
+        return false;
+    }
+    log_info("iSCSI target %s serves %u LUN%s", target->name, target->luns_count, target->luns_count == 1 ? "" : "s");
     TAILQ_INSERT_TAIL(&a->targets, target, link);
-    return c.error == 0;
+    return true;
 }
 
 static bool volumes_are_there(struct appliance *a, const struct config_target *target)
@@ -211,23 +238,12 @@ void live_serve(struct appliance *a, const struct config *config, live_told told
     }
 }
 
-static void run_destroy_target(struct sync_call *call)
-{
-    scsi_target_destroy(container_of(call, struct target_call, call)->target->scsi);
-    sync_finish(call);
-}
-
 void live_targets_close(struct appliance *a)
 {
     struct live_target *target;
     while ((target = TAILQ_FIRST(&a->targets)) != NULL) {
         TAILQ_REMOVE(&a->targets, target, link);
-        struct target_call c = {.target = target};
-        sync_call(&c.call, reactor_loop(target->home), run_destroy_target);
-        for (unsigned i = 0; i < target->proxies_count; i++)
-            blkdev_close_wait(target->proxies[i]);
-        free(target->name);
-        free(target);
+        target_free(target);
     }
 }
 

@@ -98,7 +98,7 @@ static const struct config_key nbd_keys[] = {
 static const struct config_group nbd_group = GROUP(nbd_keys, struct config_nbd);
 
 static const struct config_key iscsi_keys[] = {
-    KEY(config_iscsi, listen, KEY_STRINGS, "", "Addresses, as for nbd; port 3260 is usual."),
+    KEY(config_iscsi, listen, KEY_STRINGS, "", "Addresses, as for nbd but for Unix sockets; port 3260 is usual."),
     KEY(config_iscsi, portals, KEY_STRINGS, "", "Further addresses told to initiators in discovery."),
     KEY_LIMITS(config_iscsi, "connections", connections, KEY_NUMBER, "256", 1, 65536, "At once."),
     KEY_LIMITS(config_iscsi, "commands", commands, KEY_NUMBER, "128", 1, 1024, "In flight for each session."),
