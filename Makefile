@@ -123,6 +123,18 @@ unit-$(1): $(B)/tests/unit/$(1)/run
 endef
 $(foreach l,$(testfloors),$(eval $(call UNIT_RULE,$(l))))
 
+# -- simulation: the real array on simulated disks, see docs/testing.md ---------------------------------------------------------
+SEEDS ?= 10000
+FIRST ?= 1
+JOBS  ?= 2
+simulate := $(B)/tests/sim/simulate
+$(simulate): $(call obj,$(wildcard tests/sim/*.c) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal jansson)
+.PHONY: sim
+sim: $(simulate)
+	$(Q)$(simulate) --seeds $(FIRST)..$$(($(FIRST) + $(SEEDS) - 1)) -j $(JOBS)
+
 # -- layers: the storage code may not reach the world but through core/, nor climb ------------------------------------------
 FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv
 .PHONY: layers

@@ -1,0 +1,335 @@
+/* Faults, the operator, crashes: one action after the other. Each draws all it needs from a seed of its own. */
+#include "tests/sim/sim.h"
+
+#include <stdlib.h>
+
+#include "core/check.h"
+
+const char *sim_action_name(enum action_kind kind)
+{
+    static const char *const names[ACT_KINDS] = {"load",   "run", "quiet", "verify", "spoil",  "reads fail", "time-outs", "writes fail", "slow", "vanish",
+                                                 "die",    "cable", "replug", "fail", "online", "kill", "power", "stop", "split"};
+    return names[kind];
+}
+
+/* --- load and time --- */
+
+static void act_load(struct sim *s, struct dice *dice)
+{
+    for (uint64_t i = dice_range(dice, 1, 12); i > 0 && !s->crashed && s->array != NULL; i--) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_one_in(dice, 3) ? dice_below(dice, 40) : 0);
+    }
+}
+
+static void act_run(struct sim *s, struct dice *dice)
+{
+    sim_wait_ns(s, dice_one_in(dice, 4) ? dice_below(dice, 3000000000) : dice_scale(dice, 20000000));
+}
+
+static void act_quiet(struct sim *s, struct dice *dice)
+{
+    load_drain(s);
+    sim_wait_ns(s, dice_range(dice, 2000000000, 2600000000));
+}
+
+static void act_verify(struct sim *s, struct dice *dice)
+{
+    load_verify(s, dice_one_in(dice, 3));
+}
+
+/* --- faults --- */
+
+static unsigned draw_slot(const struct sim *s, struct dice *dice)
+{
+    return (unsigned)dice_below(dice, s->config.members);
+}
+
+/* A slot whose disk may have a fault now. False: none. */
+static bool draw_victim(struct sim *s, struct dice *dice, unsigned *slot)
+{
+    *slot = draw_slot(s, dice);
+    const struct simdisk *disk = world_disk(s, *slot);
+    return s->array != NULL && !disk->gone && !disk->dead && world_trouble(s, *slot);
+}
+
+/* Some blocks of the chunks of rows in use. */
+static void act_spoil(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!draw_victim(s, dice, &slot))
+        return;
+    const struct sim_volume *v = &s->volumes[dice_below(dice, s->config.volumes)];
+    const struct sb_array *a = array_description(s->array);
+    for (uint64_t i = dice_range(dice, 1, 6); i > 0; i--) {
+        uint64_t row = v->hot[dice_below(dice, ARRAY_LENGTH(v->hot))];
+        unsigned role = (unsigned)dice_below(dice, v->layout.roles);
+        struct layout_place place;
+        layout_place(&v->layout, row, role, &place);
+        if (place.slot + v->first_slot != slot)
+            continue;
+        uint64_t off = a->data_start + a->volumes[v - s->volumes].start + place.off;
+        off += round_down(dice_below(dice, v->layout.spec.chunk), s->config.disk.logical_block);
+        sim_trace(s, "sd%d cannot read %llu any more", s->disk_of_slot[slot], (unsigned long long)off);
+        for (uint64_t at = 0; at < s->config.disk.logical_block; at += SIM_SECTOR)
+            simdisk_spoil(world_disk(s, slot), off + at);
+    }
+}
+
+static void act_read_fail(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (draw_victim(s, dice, &slot))
+        world_disk(s, slot)->reads_fail = (unsigned)dice_range(dice, 1, 4);
+}
+
+static void act_time_out(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (draw_victim(s, dice, &slot))
+        world_disk(s, slot)->time_outs = (unsigned)dice_range(dice, 1, 4);
+}
+
+static void act_write_fail(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (draw_victim(s, dice, &slot))
+        world_disk(s, slot)->writes_fail = (unsigned)dice_range(dice, 1, 3);
+}
+
+static void act_slow(struct sim *s, struct dice *dice)
+{
+    unsigned slot = draw_slot(s, dice);
+    struct simdisk *disk = world_disk(s, slot);
+    disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
+}
+
+static void pull(struct sim *s, unsigned slot)
+{
+    struct simdisk *disk = world_disk(s, slot);
+    sim_trace(s, "sd%u (slot %u) is pulled", disk->number, slot);
+    world_slot_lost(s, slot);
+    simdisk_cut(disk, false);
+    disk->gone = true;
+}
+
+static void act_vanish(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (draw_victim(s, dice, &slot))
+        pull(s, slot);
+}
+
+static void act_die(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!draw_victim(s, dice, &slot))
+        return;
+    pull(s, slot);
+    world_disk(s, slot)->dead = true;
+}
+
+static void replug_some(struct sim *s, struct dice *dice)
+{
+    for (unsigned i = 0; i < s->disks_count; i++)
+        if (s->disks[i]->gone && !dice_one_in(dice, 3))
+            s->disks[i]->gone = false;
+}
+
+static void act_replug(struct sim *s, struct dice *dice)
+{
+    replug_some(s, dice);
+}
+
+/* One cable of several disks. If it was too many, the array freezes, and is complete when they are back. */
+static void act_cable(struct sim *s, struct dice *dice)
+{
+    world_look(s);
+    if (s->array == NULL || s->trouble != 0)
+        return;
+    uint64_t before = s->online, slots = dice_bits(dice) & (sim_bit(s->config.members) - 1);
+    if (s->config.strict && !config_survives(s, slots | ~before))
+        s->doomed = true;
+    s->trouble |= slots;
+    for (unsigned slot = 0; slot < s->config.members && !s->crashed; slot++) {
+        if (!(slots & sim_bit(slot)))
+            continue;
+        pull(s, slot);
+        (void)load_one(s, dice);
+        sim_wait_ns(s, dice_scale(dice, 30000000));
+    }
+    if (!s->doomed || s->crashed)
+        return;
+    (void)load_one(s, dice);
+    sim_wait_ns(s, 2000000000);
+    for (unsigned i = 0; i < s->disks_count; i++)
+        s->disks[i]->gone = false;
+    if (s->crashed || world_stop(s) || s->crashed)
+        return;
+    s->must_in = before;
+    s->trouble = 0;
+}
+
+/* --- the operator --- */
+
+struct operation {
+    struct array_call call;
+    struct sim *sim;
+    unsigned slot;
+    struct simdisk *disk; /* to be brought in */
+};
+
+static void operation_done(struct array_call *call)
+{
+    struct operation *op = container_of(call, struct operation, call);
+    struct sim *s = op->sim;
+    s->calls_busy--;
+    sim_trace(s, "slot %u: %s: %s", op->slot, op->disk != NULL ? "online" : "fail", call->error == 0 ? "done" : call->message);
+    if (!s->crashed && call->error == 0 && op->disk != NULL)
+        s->disk_of_slot[op->slot] = (int)op->disk->number;
+    free(op);
+}
+
+static struct operation *operation_new(struct sim *s, unsigned slot, struct simdisk *disk)
+{
+    struct operation *op = calloc(1, sizeof *op);
+    ASSERT(op != NULL);
+    *op = (struct operation){.call.done = operation_done, .sim = s, .slot = slot, .disk = disk};
+    s->calls_busy++;
+    return op;
+}
+
+static void act_fail(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!draw_victim(s, dice, &slot) || s->doomed)
+        return;
+    world_slot_lost(s, slot);
+    array_fail_member(s->array, slot, &operation_new(s, slot, NULL)->call);
+}
+
+static void act_online(struct sim *s, struct dice *dice)
+{
+    unsigned slot = draw_slot(s, dice);
+    for (unsigned i = 0; s->array != NULL && i < s->config.members; i++, slot = (slot + 1) % s->config.members) {
+        uint64_t in_use = peek_slots(s->array, MEMBER_ONLINE) | peek_slots(s->array, MEMBER_REBUILDING);
+        if ((in_use & sim_bit(slot)) || peek_frozen(s->array))
+            continue;
+        struct simdisk *disk = world_disk(s, slot);
+        if (disk->dead || dice_one_in(dice, 4))
+            disk = s->disks_count < SIM_DISKS ? world_disk_new(s) : disk;
+        disk->gone = false;
+        struct array_disk it = world_array_disk(disk);
+        array_online_member(s->array, slot, &it, &operation_new(s, slot, disk)->call);
+        return;
+    }
+}
+
+/* --- crashes and stops --- */
+
+static void crash_soon(struct sim *s, struct dice *dice, bool power)
+{
+    s->crash_in = 1 + dice_scale(dice, 3000);
+    s->crash_power = power;
+    for (s->crash_again = 0; s->crash_again < 4 && dice_one_in(dice, 2);)
+        s->crash_again++;
+    while (!s->crashed) {
+        bool asked = load_one(s, dice);
+        uint64_t before = s->events;
+        sim_events(s, dice_below(dice, 60));
+        if (!asked && s->events == before && s->crash_in > 0) /* all is still */
+            world_cut(s, power);
+    }
+}
+
+static void act_kill(struct sim *s, struct dice *dice)
+{
+    crash_soon(s, dice, false);
+}
+
+static void act_power(struct sim *s, struct dice *dice)
+{
+    crash_soon(s, dice, true);
+}
+
+static void act_stop(struct sim *s, struct dice *dice)
+{
+    if (s->array != NULL)
+        (void)world_stop(s);
+    for (s->crash_again = 0; s->crash_again < 2 && dice_one_in(dice, 4);)
+        s->crash_again++;
+}
+
+/* --- split brain --- */
+
+static void models_swap(struct sim *s, struct model **other)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        struct model *swap = s->volumes[i].model;
+        s->volumes[i].model = other[i];
+        other[i] = swap;
+    }
+}
+
+/* A life of one half. False: it was none. */
+static bool run_half(struct sim *s, struct dice *dice, uint64_t away)
+{
+    if (!world_start(s, (struct world_start){.away = away, .prefer = -1}))
+        return false;
+    for (unsigned i = 0; i < 6; i++) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 50));
+    }
+    return world_stop(s);
+}
+
+/* Both halves have run alone: together they are refused, and one is chosen. */
+static void join_halves(struct sim *s, struct dice *dice, uint64_t half, struct model **other)
+{
+    (void)world_start(s, (struct world_start){.split = true, .prefer = -1});
+    SIM_CHECK(s, s->array == NULL, "two histories were merged");
+    bool first = dice_one_in(dice, 2);
+    if (first)
+        models_swap(s, other);
+    uint64_t chosen = first ? half : ~half & (sim_bit(s->config.members) - 1);
+    s->trouble = ~chosen & (sim_bit(s->config.members) - 1);
+    s->must_in = chosen;
+    bool up = world_start(s, (struct world_start){.prefer = __builtin_ctzll(chosen)});
+    SIM_CHECK(s, up, "the chosen half does not start");
+}
+
+static void act_split(struct sim *s, struct dice *dice)
+{
+    struct model *other[SIM_VOLUMES] = {NULL};
+    uint64_t all = sim_bit(s->config.members) - 1, half = dice_bits(dice) & all;
+    load_drain(s);
+    world_look(s);
+    bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && s->crash_in == 0;
+    if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) || !world_stop(s))
+        return;
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        other[i] = model_clone(s->volumes[i].model);
+    bool good = run_half(s, dice, all & ~half);
+    models_swap(s, other);
+    s->must_in = all & ~half;
+    good = good && run_half(s, dice, half);
+    SIM_CHECK(s, good, "one half does not run alone");
+    join_halves(s, dice, half, other);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        model_destroy(other[i]);
+}
+
+/* --- all of them --- */
+
+void sim_action(struct sim *s, const struct action *action)
+{
+    static void (*const acts[ACT_KINDS])(struct sim *, struct dice *) = {
+        [ACT_LOAD] = act_load,       [ACT_RUN] = act_run,   [ACT_QUIET] = act_quiet,   [ACT_VERIFY] = act_verify, [ACT_SPOIL] = act_spoil, [ACT_READ_FAIL] = act_read_fail,
+        [ACT_TIME_OUT] = act_time_out, [ACT_WRITE_FAIL] = act_write_fail, [ACT_SLOW] = act_slow, [ACT_VANISH] = act_vanish,
+        [ACT_DIE] = act_die,         [ACT_CABLE] = act_cable, [ACT_REPLUG] = act_replug, [ACT_FAIL] = act_fail,   [ACT_ONLINE] = act_online,
+        [ACT_KILL] = act_kill,       [ACT_POWER] = act_power, [ACT_STOP] = act_stop,     [ACT_SPLIT] = act_split};
+    struct dice dice = {action->seed};
+    acts[action->kind](s, &dice);
+    if (s->crashed || s->array == NULL)
+        world_start_again(s, &dice);
+}

@@ -1,0 +1,130 @@
+/* What a seed draws: see sim.h. Every run has its own array, its own disks and its own kinds of bad luck. */
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "tests/sim/sim.h"
+
+static const struct shape {
+    enum raid_level level;
+    unsigned least, most, multiple, weight;
+} shapes[] = {
+    {RAID_JBOD, 1, 4, 1, 1}, {RAID_SPAN, 1, 4, 1, 1}, {RAID_0, 2, 5, 1, 1},  {RAID_1, 2, 4, 1, 4}, {RAID_10, 4, 8, 2, 3},
+    {RAID_1E, 3, 7, 2, 2},   {RAID_3, 3, 6, 1, 2},    {RAID_5, 3, 7, 1, 6},  {RAID_6, 4, 8, 1, 5}, {RAID_TP, 5, 9, 1, 3},
+    {RAID_30, 6, 8, 2, 1},   {RAID_50, 6, 8, 2, 2},   {RAID_60, 8, 10, 2, 2}};
+
+static const struct shape *draw_shape(struct dice *dice)
+{
+    unsigned total = 0, at = 0;
+    for (unsigned i = 0; i < ARRAY_LENGTH(shapes); i++)
+        total += shapes[i].weight;
+    uint64_t drawn = dice_below(dice, total);
+    while (drawn >= shapes[at].weight)
+        drawn -= shapes[at++].weight;
+    return &shapes[at];
+}
+
+static bool shape_fits(const struct shape *shape, unsigned members)
+{
+    unsigned step = shape->level == RAID_1E ? 2 : shape->multiple;
+    return members >= shape->least && members <= shape->most && (members - shape->least) % step == 0;
+}
+
+static unsigned draw_members(struct dice *dice, const struct shape *shape)
+{
+    return shape->least + shape->multiple * (unsigned)dice_below(dice, (shape->most - shape->least) / shape->multiple + 1);
+}
+
+static uint32_t draw_chunk(struct dice *dice)
+{
+    return UINT32_C(4096) << (dice_one_in(dice, 6) ? dice_below(dice, 8) : dice_range(dice, 2, 5));
+}
+
+static void draw_volume(struct sim *s, struct dice *dice, const struct shape *shape, unsigned index)
+{
+    struct sim_volume *v = &s->volumes[index];
+    struct array_volume_spec *spec = &v->spec;
+    text_format(v->name, sizeof v->name, "v%u", index);
+    text_format(spec->name, sizeof spec->name, "%s", v->name);
+    bool small = shape->level == RAID_3 || shape->level == RAID_30;
+    bool spans = shape->level == RAID_30 || shape->level == RAID_50 || shape->level == RAID_60;
+    spec->layout = (struct layout_spec){.level = shape->level,
+                                        .rotation = (enum raid_rotation)dice_below(dice, 4),
+                                        .members = shape->level == RAID_JBOD ? 1 : s->config.members,
+                                        .spans = spans ? 2 : 0,
+                                        .chunk = small ? 4096 : draw_chunk(dice)};
+    spec->slot = shape->level == RAID_JBOD ? (unsigned)dice_below(dice, s->config.members) : 0;
+    v->first_slot = spec->slot;
+    uint64_t extent[RAID_MEMBERS_MAX];
+    for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++)
+        extent[i] = MIB;
+    const char *wrong = layout_init(&v->layout, &spec->layout, extent);
+    SIM_CHECK(s, wrong == NULL, "config: %s", wrong);
+    uint64_t rows = dice_one_in(dice, 3) ? v->layout.rows : dice_range(dice, 1, MIN(v->layout.rows, UINT64_C(8)));
+    spec->size = rows * v->layout.row_data;
+    for (unsigned i = 0; i < ARRAY_LENGTH(v->hot); i++)
+        v->hot[i] = dice_below(dice, rows);
+}
+
+static void draw_weights(struct sim *s, struct dice *dice)
+{
+    static const unsigned usual[ACT_KINDS] = {
+        [ACT_LOAD] = 60, [ACT_RUN] = 16,     [ACT_QUIET] = 4,      [ACT_VERIFY] = 3, [ACT_SPOIL] = 4,  [ACT_READ_FAIL] = 2, [ACT_TIME_OUT] = 2,
+        [ACT_SLOW] = 2,  [ACT_WRITE_FAIL] = 2, [ACT_VANISH] = 4,   [ACT_DIE] = 2,    [ACT_CABLE] = 2,  [ACT_REPLUG] = 4,
+        [ACT_FAIL] = 3,  [ACT_ONLINE] = 8,   [ACT_KILL] = 5,       [ACT_POWER] = 6,  [ACT_STOP] = 4,   [ACT_SPLIT] = 1};
+    for (unsigned i = 0; i < ACT_KINDS; i++)
+        s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
+    s->config.weights[ACT_LOAD] += usual[ACT_LOAD];
+}
+
+static void draw_actions(struct sim *s, struct dice *dice)
+{
+    unsigned total = 0;
+    for (unsigned i = 0; i < ACT_KINDS; i++)
+        total += s->config.weights[i];
+    s->actions_count = (unsigned)dice_range(dice, 6, dice_one_in(dice, 8) ? SIM_ACTIONS : 36);
+    for (unsigned i = 0; i < s->actions_count; i++) {
+        uint64_t drawn = dice_below(dice, total);
+        unsigned kind = 0;
+        while (drawn >= s->config.weights[kind])
+            drawn -= s->config.weights[kind++];
+        s->actions[i] = (struct action){(enum action_kind)kind, dice_bits(dice)};
+    }
+}
+
+void config_draw(struct sim *s)
+{
+    struct dice dice = dice_for(s->seed, 1);
+    struct sim_config *c = &s->config;
+    const struct shape *first = draw_shape(&dice), *second = draw_shape(&dice);
+    c->members = draw_members(&dice, first);
+    c->strict = !dice_one_in(&dice, 4);
+    c->garbage = dice_one_in(&dice, 2);
+    c->fua_one_in = (unsigned)dice_range(&dice, 2, 8);
+    c->depth = (unsigned)dice_range(&dice, 1, SIM_IOS);
+    c->disk = (struct blk_info){.size = 32 * MIB,
+                                .logical_block = dice_one_in(&dice, 6) ? 4096 : 512,
+                                .discards = !dice_one_in(&dice, 4),
+                                .discard_zeroes = !dice_one_in(&dice, 3),
+                                .rotational = dice_one_in(&dice, 2),
+                                .max_request = dice_one_in(&dice, 4) ? 64 * KIB : 0,
+                                .volatile_cache = !dice_one_in(&dice, 6)};
+    c->disk.physical_block = dice_one_in(&dice, 2) ? 4096 : c->disk.logical_block;
+    c->volumes = 1;
+    draw_volume(s, &dice, first, 0);
+    if (dice_one_in(&dice, 5) && shape_fits(second, c->members) && first->level != RAID_SPAN)
+        draw_volume(s, &dice, second, c->volumes++);
+    draw_weights(s, &dice);
+    draw_actions(s, &dice);
+}
+
+bool config_survives(const struct sim *s, uint64_t lost)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        const struct sim_volume *v = &s->volumes[i];
+        bool jbod = v->spec.layout.level == RAID_JBOD;
+        if (!layout_survives(&v->layout, jbod ? lost >> v->first_slot & 1 : lost))
+            return false;
+    }
+    return true;
+}

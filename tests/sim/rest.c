@@ -1,0 +1,165 @@
+/*
+ * The end of a run: no more faults, every slot gets a disk that works, all jobs end. Then everything must be whole:
+ * every byte reads back as the model says, the array stops cleanly with nothing left in any cache, all members say the
+ * same, and the redundancy on the disks is that of the data: computed bit by bit by tests/unit/lib/gf_reference.
+ *
+ * In a run with more faults than the volumes bear, some of that cannot be: then only what reads back must be right.
+ */
+#include "tests/sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "tests/unit/lib/gf_reference.h"
+
+/* --- mending --- */
+
+static void faults_end(struct sim *s)
+{
+    s->crash_in = s->crash_again = 0;
+    for (unsigned i = 0; i < s->disks_count; i++) {
+        struct simdisk *d = s->disks[i];
+        d->gone = false;
+        d->slow = d->reads_fail = d->writes_fail = d->time_outs = 0;
+    }
+}
+
+static void wait_for_jobs(struct sim *s)
+{
+    uint64_t end = s->loop.now_ns + 7200000000000ull;
+    for (unsigned still = 0; still < 2;) {
+        sim_wait_ns(s, 3000000000);
+        still = peek_jobs_idle(s->array) && s->calls_busy == 0 && s->ios_busy == 0 ? still + 1 : 0;
+        if (peek_frozen(s->array) || !peek_jobs_idle(s->array) || s->loop.now_ns >= end)
+            break;
+    }
+    while (!peek_frozen(s->array) && !peek_jobs_idle(s->array) && s->loop.now_ns < end)
+        sim_wait_ns(s, 3000000000);
+}
+
+/* A disk that works into each slot that has none. True: every slot has one. */
+static bool fill_slots(struct sim *s)
+{
+    struct dice dice = dice_for(s->seed, 3);
+    uint64_t all = sim_bit(s->config.members) - 1;
+    for (unsigned round = 0; round < 4 * SIM_SLOTS && s->array != NULL && !peek_frozen(s->array); round++) {
+        wait_for_jobs(s);
+        world_look(s);
+        if (s->online == all && !peek_frozen(s->array))
+            return true;
+        sim_action(s, &(struct action){ACT_ONLINE, dice_bits(&dice)});
+    }
+    return false;
+}
+
+static void start_if_down(struct sim *s)
+{
+    struct dice dice = dice_for(s->seed, 4);
+    if (s->array != NULL && peek_frozen(s->array))
+        (void)world_stop(s);
+    if (s->array == NULL)
+        world_start_again(s, &dice);
+}
+
+/* --- other eyes --- */
+
+static const uint8_t *medium_at(const struct sim *s, const struct sim_volume *v, uint64_t base, uint64_t row, unsigned role, uint64_t column)
+{
+    static const uint8_t zeroes[PAGE_BYTES];
+    struct layout_place place;
+    layout_place(&v->layout, row, role, &place);
+    const struct simdisk *disk = s->disks[s->disk_of_slot[v->first_slot + place.slot]];
+    const uint8_t *block = simdisk_medium(disk, base + place.off + column);
+    return block != NULL ? block : zeroes;
+}
+
+static const uint8_t *product_table(void)
+{
+    static uint8_t table[3 * 64 * 256]; /* parity j, data role i: 2^(ij) times a byte */
+    if (table[1] == 0)
+        for (unsigned j = 0; j < 3; j++)
+            for (unsigned i = 0; i < 64; i++)
+                for (unsigned b = 0; b < 256; b++)
+                    table[(j * 64 + i) * 256 + b] = gf_reference_multiply(gf_reference_power(i * j % 255), (uint8_t)b);
+    return table;
+}
+
+static void check_parity(struct sim *s, const struct sim_volume *v, const uint8_t *const *blocks, uint64_t row, uint64_t column)
+{
+    const uint8_t *table = product_table();
+    for (unsigned j = 0; j < v->layout.redundancy; j++)
+        for (unsigned at = 0; at < PAGE_BYTES; at++) {
+            uint8_t sum = 0;
+            for (unsigned i = 0; i < v->layout.data; i++)
+                sum ^= table[(j * 64 + i) * 256 + blocks[i][at]];
+            SIM_CHECK(s, sum == blocks[v->layout.data + j][at], "%s: parity %u of row %llu is wrong at column %llu", v->name, j, (unsigned long long)row,
+                      (unsigned long long)column + at);
+        }
+}
+
+static void check_copies(struct sim *s, const struct sim_volume *v, const uint8_t *const *blocks, uint64_t row, uint64_t column)
+{
+    for (unsigned i = 1; i < v->layout.roles; i++)
+        SIM_CHECK(s, memcmp(blocks[0], blocks[i], PAGE_BYTES) == 0, "%s: copy %u of row %llu differs near column %llu", v->name, i, (unsigned long long)row,
+                  (unsigned long long)column);
+}
+
+static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t base)
+{
+    const uint8_t *blocks[RAID_MEMBERS_MAX];
+    for (uint64_t row = 0; row < v->layout.rows; row++)
+        for (uint64_t column = 0; column < v->layout.spec.chunk; column += PAGE_BYTES) {
+            bool same = true; /* all zero, most likely */
+            for (unsigned role = 0; role < v->layout.roles; role++) {
+                blocks[role] = medium_at(s, v, base, row, role, column);
+                same = same && blocks[role] == blocks[0];
+            }
+            if (!same && v->layout.parity)
+                check_parity(s, v, blocks, row, column);
+            else if (!same)
+                check_copies(s, v, blocks, row, column);
+        }
+}
+
+static void check_disks(struct sim *s, const struct sb_array *a)
+{
+    for (unsigned slot = 0; slot < s->config.members; slot++) {
+        const struct simdisk *disk = world_disk(s, slot);
+        SIM_CHECK(s, !simdisk_is_volatile(disk, 0, disk->dev.info.size), "sd%u was stopped cleanly with bytes in its cache", disk->number);
+    }
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        if (s->volumes[i].layout.redundancy > 0)
+            check_redundancy(s, &s->volumes[i], a->data_start + a->volumes[i].start);
+}
+
+/* --- the end --- */
+
+static void stop_and_look(struct sim *s, bool whole)
+{
+    struct sb_array a = *array_description(s->array);
+    bool clean = world_stop(s);
+    if (whole && clean)
+        check_disks(s, &a);
+    if (!clean)
+        return;
+    s->must_in = whole ? sim_bit(s->config.members) - 1 : s->must_in;
+    bool up = world_start(s, (struct world_start){.prefer = -1});
+    SIM_CHECK(s, up || !s->config.strict, "it does not start again");
+    if (up)
+        (void)world_stop(s);
+}
+
+void rest(struct sim *s)
+{
+    faults_end(s);
+    load_drain(s);
+    start_if_down(s);
+    bool whole = fill_slots(s);
+    SIM_CHECK(s, whole || !s->config.strict, "it does not become whole again");
+    if (s->array == NULL)
+        return;
+    load_verify(s, true);
+    if (s->array != NULL)
+        stop_and_look(s, whole);
+}

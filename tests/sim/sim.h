@@ -1,0 +1,210 @@
+/*
+ * One simulated run: an array of real code on simulated disks, a load, faults, crashes, and the model of what must be.
+ *
+ * Everything in a run follows from its seed, and from which of its actions are left out. The parts:
+ *
+ *   simulate.c   the program: seeds in processes, replay, shrinking
+ *   sim.c        a run: its actions one after the other; the loop; failing
+ *   config.c     what the seed draws: level, members, chunks, rates, kinds of actions
+ *   world.c      the array's life: created, started, stopped, cut off, started again
+ *   load.c       the requests of initiators, and their answers held against the model
+ *   actions.c    faults, the operator, and the split brain
+ *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
+ *   peek.c       what the oracle must know of the array's inside
+ *   simdisk.c, model.c, model_hole.c, dice.h
+ *
+ * An event is one task or one turn of timers. A crash may come between any two, counted down by `crash_in`. After it the
+ * disks answer nothing but BLK_GONE, the model is told, and what is left of the array is driven to its end: nothing it
+ * does reaches a disk.
+ */
+#ifndef TESTS_SIM_SIM_H
+#define TESTS_SIM_SIM_H
+
+#include <setjmp.h>
+
+#include "raid/array.h"
+#include "raid/member.h"
+#include "tests/sim/dice.h"
+#include "tests/sim/model.h"
+#include "tests/sim/simdisk.h"
+
+enum { SIM_SLOTS = 10, SIM_DISKS = 40, SIM_IOS = 16, SIM_IO_PAGES = 130, SIM_ACTIONS = 128, SIM_VOLUMES = 2 };
+
+enum action_kind {
+    ACT_LOAD,      /* some requests */
+    ACT_RUN,       /* time passes */
+    ACT_QUIET,     /* long enough to be marked clean */
+    ACT_VERIFY,    /* read everything */
+    ACT_SPOIL,     /* blocks become unreadable */
+    ACT_READ_FAIL, /* reads answer errors for no reason */
+    ACT_TIME_OUT,
+    ACT_WRITE_FAIL,
+    ACT_SLOW,
+    ACT_VANISH, /* a disk is pulled */
+    ACT_DIE,
+    ACT_CABLE,   /* several are pulled within moments */
+    ACT_REPLUG,  /* pulled disks are back; the array does not use them yet */
+    ACT_FAIL,    /* the operator takes a member out */
+    ACT_ONLINE,  /* the operator brings a disk into an empty slot */
+    ACT_KILL,    /* the process dies, and is started again */
+    ACT_POWER,   /* the power fails */
+    ACT_STOP,    /* a clean stop */
+    ACT_SPLIT,   /* both halves run alone */
+    ACT_KINDS,
+};
+
+struct action {
+    enum action_kind kind;
+    uint64_t seed;
+};
+
+struct sim_io {
+    struct blk_req req;
+    struct page *pages[SIM_IO_PAGES];
+    struct sim *sim;
+    unsigned volume, read;
+    uint32_t op;
+    bool busy, whole; /* whole: the rows it reads had been synchronised when it began */
+    uint64_t mark, began_ns;
+};
+
+struct sim_call {
+    struct array_call call;
+    struct sim *sim;
+    bool over;
+};
+
+struct sim_volume {
+    char name[8];
+    struct array_volume_spec spec;
+    struct layout layout;
+    unsigned first_slot;
+    struct model *model;
+    uint64_t hot[4]; /* rows that are written most */
+};
+
+struct sim_config {
+    bool strict; /* never more faults than every volume bears */
+    bool garbage;
+    unsigned members, volumes;
+    struct blk_info disk;
+    unsigned weights[ACT_KINDS];
+    unsigned actions, fua_one_in, depth;
+};
+
+struct sim {
+    uint64_t seed;
+    bool verbose;
+    struct sim_config config;
+    struct loop loop;
+    struct dice loop_dice;
+    struct simdisk_watch watch;
+    uint64_t events;
+    struct sim_result *result;
+    jmp_buf failed;
+
+    struct simdisk *disks[SIM_DISKS];
+    unsigned disks_count;
+    int disk_of_slot[SIM_SLOTS]; /* the disk that is, or was last, the member */
+    struct sim_volume volumes[SIM_VOLUMES];
+
+    struct array *array; /* NULL: down */
+    bool crashed, crash_power;
+    uint64_t crash_in;    /* events; 0: none is due */
+    unsigned crash_again; /* so many starts to come are cut off as well */
+    bool doomed;          /* so much was pulled at once that errors are right until the next start */
+    uint64_t trouble;     /* slots that have, or may have, faults: in a strict run every volume bears them */
+    uint64_t must_in;     /* while down: slots whose disks are current, and must be found so */
+    uint64_t online;      /* slots that were ONLINE when last looked at */
+
+    struct sim_io ios[SIM_IOS];
+    unsigned ios_busy, calls_busy;
+
+    struct action actions[SIM_ACTIONS];
+    unsigned actions_count;
+};
+
+/* --- sim.c --- */
+
+struct sim_result {
+    uint64_t hash, events, lives, virtual_ns, crashes, crashes_in_recovery;
+    unsigned actions;
+    bool strict;
+    char what[96];   /* the configuration */
+    char said[1024]; /* why it failed */
+};
+/* `skip`: actions to leave out, SIM_ACTIONS bools (or NULL). False: it failed. */
+bool sim_run(uint64_t seed, const bool *skip, bool verbose, struct sim_result *result);
+
+_Noreturn void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define SIM_CHECK(s, cond, ...) ((cond) ? (void)0 : sim_fail(s, __VA_ARGS__))
+
+/* One event. False: nothing is left to do. */
+bool sim_event(struct sim *s);
+void sim_events(struct sim *s, uint64_t count);
+void sim_wait_ns(struct sim *s, uint64_t ns);
+/* Until *flag: it must become true. */
+void sim_wait(struct sim *s, const bool *flag, const char *what);
+void sim_action(struct sim *s, const struct action *action);
+const char *sim_action_name(enum action_kind kind);
+
+/* --- config.c --- */
+void config_draw(struct sim *s);
+/* Do all volumes survive without these slots? */
+bool config_survives(const struct sim *s, uint64_t lost);
+
+/* --- world.c --- */
+struct simdisk *world_disk_new(struct sim *s);
+struct simdisk *world_disk(const struct sim *s, unsigned slot);
+struct array_disk world_array_disk(struct simdisk *disk);
+void world_create(struct sim *s);
+/* Power or process gone, now. */
+void world_cut(struct sim *s, bool power);
+/* After a cut: wait until everything has ended. Then the machine can be started again. */
+void world_bury(struct sim *s);
+/* A clean stop. False: it was none. */
+bool world_stop(struct sim *s);
+/*
+ * Read the labels of all disks but those of the slots `away`, decide, check what was decided, and start if that may be.
+ * `split`: a split brain must be found. False: the array stays down, or was cut off.
+ */
+struct world_start {
+    uint64_t away;
+    bool force, split;
+    int prefer; /* slot whose disk wins a split brain, or -1 */
+};
+bool world_start(struct sim *s, struct world_start how);
+/* As often as it takes. */
+void world_start_again(struct sim *s, struct dice *dice);
+/* What has become right since we last looked: rows that are in sync, slots whose trouble is over. */
+void world_look(struct sim *s);
+/* A slot cannot be counted on: tell the models. */
+void world_slot_lost(struct sim *s, unsigned slot);
+/* May there be a fault here? Then the slot is in trouble. */
+bool world_trouble(struct sim *s, unsigned slot);
+
+/* --- load.c --- */
+bool load_one(struct sim *s, struct dice *dice);
+void load_drain(struct sim *s);
+/* Read all of the volumes, or the hot rows. */
+void load_verify(struct sim *s, bool all);
+
+/* --- rest.c --- */
+void rest(struct sim *s);
+
+/* --- peek.c --- */
+uint64_t peek_slots(const struct array *array, enum member_state state);
+uint64_t peek_synced_rows(const struct array *array, unsigned volume);
+uint64_t peek_saved_rows(const struct array *array, unsigned volume);
+bool peek_frozen(const struct array *array);
+/* Slots that the description calls active. */
+uint64_t peek_active(const struct array *array);
+bool peek_jobs_idle(const struct array *array);
+
+static inline uint64_t sim_bit(unsigned slot)
+{
+    return UINT64_C(1) << slot;
+}
+
+#endif

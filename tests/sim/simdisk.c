@@ -1,0 +1,398 @@
+/*
+ * See simdisk.h.
+ *
+ * Each block keeps its bytes twice: as reads see them (`now`) and as they are on the medium (`stable`). A write gets a
+ * number when it completes; the medium remembers the number of the write that each of its sectors comes from, so that
+ * a flush cannot put back what a later FUA write has replaced.
+ */
+#include "tests/sim/simdisk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+
+enum { SECTORS = PAGE_BYTES / SIM_SECTOR };
+#define TIMEOUT_NS 30000000000ull
+
+struct simblock {
+    uint8_t now[PAGE_BYTES], stable[PAGE_BYTES];
+    uint64_t sequence[SECTORS]; /* of `stable` */
+    uint8_t bad;                /* sectors that cannot be read */
+};
+
+/* Bytes on their way to the medium. */
+struct simwrite {
+    TAILQ_ENTRY(simwrite) link;
+    uint64_t off, len, sequence;
+    uint8_t bytes[];
+};
+
+struct simrequest {
+    LIST_ENTRY(simrequest) link;
+    struct timer timer;
+    struct simdisk *disk;
+    struct blk_req *req;
+    struct simwrite *write; /* of a request that writes */
+    uint64_t covers;        /* flush: writes up to this number */
+    enum blk_status answer; /* drawn when it was submitted */
+};
+
+/* --- the medium --- */
+
+static struct simblock *block_at(struct simdisk *disk, uint64_t off)
+{
+    struct simblock **block = &disk->blocks[off / PAGE_BYTES];
+    if (*block == NULL)
+        *block = calloc(1, sizeof **block);
+    ASSERT(*block != NULL);
+    return *block;
+}
+
+/* A sector reaches the cache; no longer unreadable. */
+static void sector_cache(struct simdisk *disk, uint64_t off, const uint8_t *bytes)
+{
+    struct simblock *block = block_at(disk, off);
+    unsigned sector = (unsigned)(off % PAGE_BYTES / SIM_SECTOR);
+    memcpy(block->now + off % PAGE_BYTES, bytes, SIM_SECTOR);
+    disk->bad_sectors -= block->bad >> sector & 1;
+    block->bad &= (uint8_t) ~(1u << sector);
+}
+
+static void sector_keep(struct simdisk *disk, uint64_t off, const uint8_t *bytes, uint64_t sequence)
+{
+    struct simblock *block = block_at(disk, off);
+    uint64_t *have = &block->sequence[off % PAGE_BYTES / SIM_SECTOR];
+    if (sequence < *have)
+        return;
+    *have = sequence;
+    memcpy(block->stable + off % PAGE_BYTES, bytes, SIM_SECTOR);
+}
+
+static void write_cache(struct simdisk *disk, const struct simwrite *write)
+{
+    for (uint64_t at = 0; at < write->len; at += SIM_SECTOR)
+        sector_cache(disk, write->off + at, write->bytes + at);
+}
+
+static void write_keep(struct simdisk *disk, const struct simwrite *write)
+{
+    for (uint64_t at = 0; at < write->len; at += SIM_SECTOR)
+        sector_keep(disk, write->off + at, write->bytes + at, write->sequence);
+}
+
+/* After the power was off the cache is what the medium is. */
+static void write_forget(struct simdisk *disk, const struct simwrite *write)
+{
+    for (uint64_t at = 0; at < write->len; at += SIM_SECTOR) {
+        struct simblock *block = block_at(disk, write->off + at);
+        uint64_t in_block = (write->off + at) % PAGE_BYTES;
+        memcpy(block->now + in_block, block->stable + in_block, SIM_SECTOR);
+    }
+}
+
+const uint8_t *simdisk_medium(const struct simdisk *disk, uint64_t off)
+{
+    const struct simblock *block = disk->blocks[off / PAGE_BYTES];
+    return block == NULL ? NULL : block->stable;
+}
+
+bool simdisk_is_volatile(const struct simdisk *disk, uint64_t off, uint64_t len)
+{
+    const struct simwrite *write;
+    TAILQ_FOREACH(write, &disk->cache, link)
+    if (write->off < off + len && off < write->off + write->len)
+        return true;
+    return false;
+}
+
+void simdisk_put(struct simdisk *disk, uint64_t off, const void *bytes, uint64_t len)
+{
+    for (uint64_t at = 0; at < len; at += SIM_SECTOR) {
+        sector_cache(disk, off + at, (const uint8_t *)bytes + at);
+        sector_keep(disk, off + at, (const uint8_t *)bytes + at, disk->sequence);
+    }
+}
+
+void simdisk_spoil(struct simdisk *disk, uint64_t off)
+{
+    struct simblock *block = block_at(disk, off);
+    unsigned sector = (unsigned)(off % PAGE_BYTES / SIM_SECTOR);
+    disk->bad_sectors += !(block->bad >> sector & 1);
+    block->bad |= (uint8_t)(1u << sector);
+}
+
+void simdisk_heal(struct simdisk *disk)
+{
+    for (uint64_t i = 0; i < disk->blocks_count; i++)
+        if (disk->blocks[i] != NULL)
+            disk->blocks[i]->bad = 0;
+    disk->bad_sectors = 0;
+}
+
+/* --- requests that are answered --- */
+
+static enum blk_status do_read(struct simdisk *disk, struct blk_req *req, uint64_t *bad_off)
+{
+    for (uint64_t at = req->off, end = req->off + req->len, len; at < end; at += len) {
+        const struct simblock *block = disk->blocks[at / PAGE_BYTES];
+        len = MIN(PAGE_BYTES - at % PAGE_BYTES, end - at);
+        uint8_t *to = (uint8_t *)req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES]->data + at % PAGE_BYTES;
+        if (block == NULL) {
+            memset(to, 0, len);
+            continue;
+        }
+        for (uint64_t s = at; block->bad != 0 && s < at + len; s += SIM_SECTOR) {
+            if (!(block->bad >> (s % PAGE_BYTES / SIM_SECTOR) & 1))
+                continue;
+            *bad_off = s;
+            return BLK_MEDIA;
+        }
+        memcpy(to, block->now + at % PAGE_BYTES, len);
+    }
+    return BLK_OK;
+}
+
+static void do_flush(struct simdisk *disk, uint64_t covers)
+{
+    struct simwrite *write, *next;
+    for (write = TAILQ_FIRST(&disk->cache); write != NULL && write->sequence <= covers; write = next) {
+        next = TAILQ_NEXT(write, link);
+        TAILQ_REMOVE(&disk->cache, write, link);
+        write_keep(disk, write);
+        free(write);
+    }
+}
+
+static void check_pages(const struct simrequest *r)
+{
+    const struct blk_req *req = r->req;
+    for (uint64_t at = req->off, end = req->off + req->len, len; req->op == BLK_WRITE && at < end; at += len) {
+        len = MIN(PAGE_BYTES - at % PAGE_BYTES, end - at);
+        const struct page *page = req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES];
+        ASSERT(memcmp((const uint8_t *)page->data + at % PAGE_BYTES, r->write->bytes + (at - req->off), len) == 0);
+    }
+}
+
+/* Takes the write from the request. */
+static void do_write(struct simdisk *disk, struct simrequest *r)
+{
+    struct simwrite *write = r->write;
+    r->write = NULL;
+    write->sequence = ++disk->sequence;
+    write_cache(disk, write);
+    if ((r->req->flags & BLK_FUA) || !disk->dev.info.volatile_cache) {
+        write_keep(disk, write);
+        free(write);
+    } else {
+        TAILQ_INSERT_TAIL(&disk->cache, write, link);
+    }
+}
+
+static void answer(struct simrequest *r, enum blk_status status, uint64_t bad_off)
+{
+    struct simdisk *disk = r->disk;
+    struct blk_req *req = r->req;
+    disk->hanging -= r->answer == BLK_TIMEOUT;
+    LIST_REMOVE(r, link);
+    free(r->write);
+    free(r);
+    disk->watch->answered(disk->watch, disk, req, status);
+    if (status == BLK_MEDIA)
+        blk_complete_media(req, bad_off);
+    else
+        blk_complete(req, status);
+}
+
+/* A write that is not answered well may have reached the cache, or part of it. */
+static void write_maybe(struct simdisk *disk, struct simrequest *r)
+{
+    struct simwrite *write = r->write;
+    uint64_t fate = dice_below(&disk->dice, 4);
+    if (write == NULL || fate == 0)
+        return;
+    if (fate == 1) {
+        uint64_t sectors = write->len / SIM_SECTOR, first = dice_below(&disk->dice, sectors);
+        uint64_t count = dice_range(&disk->dice, 1, sectors - first);
+        memmove(write->bytes, write->bytes + first * SIM_SECTOR, count * SIM_SECTOR);
+        write->off += first * SIM_SECTOR;
+        write->len = count * SIM_SECTOR;
+    }
+    do_write(disk, r);
+}
+
+static void serve(struct simrequest *r)
+{
+    struct simdisk *disk = r->disk;
+    struct blk_req *req = r->req;
+    uint64_t bad_off = req->off;
+    enum blk_status status = disk->off || disk->gone || disk->dead ? BLK_GONE : r->answer;
+    if (status == BLK_TIMEOUT)
+        write_maybe(disk, r);
+    if (status == BLK_OK && req->op == BLK_READ)
+        status = do_read(disk, req, &bad_off);
+    else if (status == BLK_OK && req->op == BLK_FLUSH)
+        do_flush(disk, r->covers);
+    if (status == BLK_OK && r->write != NULL) {
+        check_pages(r);
+        do_write(disk, r);
+    }
+    answer(r, status, bad_off);
+}
+
+static void request_fire(struct timer *timer)
+{
+    serve(container_of(timer, struct simrequest, timer));
+}
+
+/* --- requests that come --- */
+
+static bool draw_from(unsigned *count)
+{
+    if (*count == 0)
+        return false;
+    (*count)--;
+    return true;
+}
+
+static enum blk_status draw_answer(struct simdisk *disk, const struct blk_req *req)
+{
+    if (draw_from(&disk->time_outs))
+        return BLK_TIMEOUT;
+    if (req->op == BLK_READ && draw_from(&disk->reads_fail))
+        return BLK_MEDIA;
+    if (blk_op_writes(req->op) && draw_from(&disk->writes_fail))
+        return BLK_MEDIA;
+    return BLK_OK;
+}
+
+static uint64_t draw_latency(struct simdisk *disk, enum blk_status answer)
+{
+    uint64_t ns = disk->latency_ns / 4 + dice_below(&disk->dice, disk->latency_ns);
+    if (disk->off || disk->gone || disk->dead)
+        return 1000;
+    if (answer == BLK_TIMEOUT)
+        return TIMEOUT_NS;
+    if (dice_one_in(&disk->dice, 16))
+        ns *= dice_range(&disk->dice, 2, 20);
+    return disk->slow != 0 ? ns * disk->slow : ns;
+}
+
+static struct simwrite *write_of(const struct simdisk *disk, const struct blk_req *req)
+{
+    if (!blk_op_writes(req->op))
+        return NULL;
+    struct simwrite *write = malloc(sizeof *write + req->len);
+    ASSERT(write != NULL);
+    write->off = req->off;
+    write->len = req->len;
+    if (req->op == BLK_WRITE)
+        pages_copy_out(write->bytes, req->pages, req->off % PAGE_BYTES, req->len);
+    else
+        memset(write->bytes, req->op == BLK_DISCARD && !disk->dev.info.discard_zeroes ? 0xd5 : 0, req->len);
+    return write;
+}
+
+static void simdisk_submit(struct blkdev *dev, struct blk_req *req)
+{
+    struct simdisk *disk = container_of(dev, struct simdisk, dev);
+    struct simrequest *r = calloc(1, sizeof *r);
+    ASSERT(r != NULL);
+    *r = (struct simrequest){.timer.fire = request_fire, .disk = disk, .req = req, .write = write_of(disk, req)};
+    r->covers = disk->sequence;
+    r->answer = draw_answer(disk, req);
+    disk->hanging += r->answer == BLK_TIMEOUT;
+    LIST_INSERT_HEAD(&disk->in_flight, r, link);
+    timer_start(dev->loop, &r->timer, draw_latency(disk, r->answer));
+}
+
+/* --- the power goes --- */
+
+/* What of a write the medium got. */
+static void write_fate(struct simdisk *disk, const struct simwrite *write, uint64_t mood)
+{
+    uint64_t fate = mood < 2 ? mood : dice_below(&disk->dice, 5);
+    for (uint64_t at = 0; at < write->len && fate != 0; at += SIM_SECTOR)
+        if (fate != 4 || dice_one_in(&disk->dice, 2)) /* 0 lost, 4 torn, else kept */
+            sector_keep(disk, write->off + at, write->bytes + at, write->sequence);
+}
+
+static void cut_power(struct simdisk *disk)
+{
+    struct simrequest *r;
+    struct simwrite *write;
+    uint64_t mood = dice_below(&disk->dice, 6); /* 0: all is lost, 1: all is kept */
+    LIST_FOREACH(r, &disk->in_flight, link)
+    {
+        if (r->write == NULL)
+            continue;
+        r->write->sequence = ++disk->sequence;
+        TAILQ_INSERT_TAIL(&disk->cache, r->write, link);
+        r->write = NULL;
+    }
+    TAILQ_FOREACH(write, &disk->cache, link)
+    write_fate(disk, write, mood);
+    TAILQ_FOREACH(write, &disk->cache, link)
+    write_forget(disk, write);
+    while ((write = TAILQ_FIRST(&disk->cache)) != NULL) {
+        TAILQ_REMOVE(&disk->cache, write, link);
+        free(write);
+    }
+}
+
+void simdisk_cut(struct simdisk *disk, bool power)
+{
+    struct simrequest *r;
+    if (power)
+        cut_power(disk);
+    while ((r = LIST_FIRST(&disk->in_flight)) != NULL) {
+        if (!disk->off && !disk->gone && !disk->dead)
+            write_maybe(disk, r);
+        timer_stop(disk->dev.loop, &r->timer);
+        answer(r, BLK_GONE, 0);
+    }
+}
+
+/* --- life --- */
+
+static void simdisk_close(struct blkdev *dev, struct task *closed)
+{
+    loop_defer(dev->loop, closed);
+}
+
+static const struct blkdev_ops simdisk_ops = {"simulated", simdisk_submit, simdisk_close};
+
+struct simdisk *simdisk_create(struct loop *loop, unsigned number, const struct blk_info *info, struct dice dice,
+                               struct simdisk_watch *watch)
+{
+    struct simdisk *disk = calloc(1, sizeof *disk);
+    char name[16];
+    ASSERT(disk != NULL);
+    text_format(name, sizeof name, "sd%u", number);
+    blkdev_init(&disk->dev, &simdisk_ops, loop, name, info);
+    disk->number = number;
+    disk->watch = watch;
+    disk->dice = dice;
+    disk->latency_ns = dice_range(&disk->dice, 20000, 200000);
+    disk->blocks_count = info->size / PAGE_BYTES;
+    disk->blocks = calloc(disk->blocks_count, sizeof *disk->blocks);
+    ASSERT(disk->blocks != NULL);
+    TAILQ_INIT(&disk->cache);
+    LIST_INIT(&disk->in_flight);
+    return disk;
+}
+
+void simdisk_destroy(struct simdisk *disk)
+{
+    struct simwrite *write;
+    ASSERT(LIST_EMPTY(&disk->in_flight));
+    while ((write = TAILQ_FIRST(&disk->cache)) != NULL) {
+        TAILQ_REMOVE(&disk->cache, write, link);
+        free(write);
+    }
+    for (uint64_t i = 0; i < disk->blocks_count; i++)
+        free(disk->blocks[i]);
+    free(disk->blocks);
+    free(disk);
+}

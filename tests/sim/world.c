@@ -1,0 +1,447 @@
+/*
+ * The array's life: created, started, stopped, cut off, started again; and what must be true of each start.
+ *
+ *   - never a split brain or a clone, but where one was made;
+ *   - a disk that was in use to the end (`must_in`) is current;
+ *   - a start is refused only for want of members (some volume falls without them), or because it is dirty, degraded,
+ *     and has parity; and then not when all members are there.
+ */
+#include "tests/sim/sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "raid/label.h"
+
+/* --- disks --- */
+
+struct simdisk *world_disk_new(struct sim *s)
+{
+    SIM_CHECK(s, s->disks_count < SIM_DISKS, "a run with more than %d disks", SIM_DISKS);
+    unsigned number = s->disks_count++;
+    s->disks[number] = simdisk_create(&s->loop, number, &s->config.disk, dice_for(s->seed, 100 + number), &s->watch);
+    return s->disks[number];
+}
+
+struct simdisk *world_disk(const struct sim *s, unsigned slot)
+{
+    return s->disks[s->disk_of_slot[slot]];
+}
+
+struct array_disk world_array_disk(struct simdisk *disk)
+{
+    struct array_disk out = {.dev = &disk->dev};
+    text_format(out.identity, sizeof out.identity, "serial-%u", disk->number);
+    return out;
+}
+
+/* Old bytes where the volumes will be. */
+static void litter(struct sim *s, struct simdisk *disk)
+{
+    struct dice dice = dice_for(s->seed, 200 + disk->number);
+    uint8_t bytes[PAGE_BYTES];
+    struct sb_array plan;
+    (void)superblock_plan(&plan, disk->dev.info.size);
+    for (unsigned i = 0; i < 48; i++) {
+        uint64_t off = plan.data_start + dice_below(&dice, 256 * s->config.volumes) * PAGE_BYTES;
+        test_fill(bytes, sizeof bytes, dice_bits(&dice));
+        simdisk_put(disk, off, bytes, sizeof bytes);
+    }
+}
+
+/* --- what is known while it runs --- */
+
+static uint64_t all_slots(const struct sim *s)
+{
+    return sim_bit(s->config.members) - 1;
+}
+
+static bool slot_is_well(const struct sim *s, unsigned slot)
+{
+    const struct simdisk *d = world_disk(s, slot);
+    bool faulty = d->gone || d->dead || d->bad_sectors != 0 || d->slow != 0 || d->reads_fail != 0 || d->writes_fail != 0 ||
+                  d->time_outs != 0 || d->hanging != 0;
+    return !faulty && (s->online & sim_bit(slot));
+}
+
+void world_look(struct sim *s)
+{
+    if (s->array == NULL || s->crashed || peek_frozen(s->array))
+        return;
+    s->online = peek_slots(s->array, MEMBER_ONLINE);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        model_synced(s->volumes[i].model, peek_synced_rows(s->array, i), peek_saved_rows(s->array, i));
+    for (unsigned slot = 0; slot < s->config.members; slot++)
+        if (slot_is_well(s, slot))
+            s->trouble &= ~sim_bit(slot);
+}
+
+void world_slot_lost(struct sim *s, unsigned slot)
+{
+    world_look(s);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        model_slot_lost(s->volumes[i].model, slot, s->array != NULL ? peek_synced_rows(s->array, i) : 0);
+}
+
+bool world_trouble(struct sim *s, unsigned slot)
+{
+    world_look(s);
+    uint64_t after = s->trouble | (s->array != NULL ? all_slots(s) & ~s->online : 0) | sim_bit(slot);
+    if (s->config.strict && !config_survives(s, after))
+        return false;
+    s->trouble = after;
+    return true;
+}
+
+/* --- calls --- */
+
+static void call_done(struct array_call *call)
+{
+    struct sim_call *c = container_of(call, struct sim_call, call);
+    c->over = true;
+}
+
+static struct sim_call call_new(void)
+{
+    return (struct sim_call){.call.done = call_done};
+}
+
+/* --- down --- */
+
+/* Of an array that ends now: which disks must be found current? */
+static void note_members(struct sim *s)
+{
+    if (s->array != NULL) {
+        world_look(s);
+        s->must_in = s->online & peek_active(s->array);
+    }
+    s->must_in &= ~s->trouble;
+}
+
+void world_cut(struct sim *s, bool power)
+{
+    sim_trace(s, "-- %s", power ? "the power fails" : "the process is killed");
+    bool recovering = s->array == NULL || (s->result->crashes > 0 && !peek_jobs_idle(s->array));
+    s->result->crashes++;
+    s->result->crashes_in_recovery += recovering;
+    note_members(s);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        model_crash(s->volumes[i].model, power);
+    s->crashed = true;
+    s->crash_in = 0;
+    for (unsigned i = 0; i < s->disks_count; i++) {
+        simdisk_cut(s->disks[i], power);
+        s->disks[i]->off = true;
+    }
+    if (s->array != NULL)
+        array_abandon(s->array);
+}
+
+static bool close_array(struct sim *s)
+{
+    struct sim_call call = call_new();
+    array_close(s->array, &call.call);
+    s->array = NULL;
+    sim_wait(s, &call.over, "the array is being closed");
+    sim_trace(s, "closed: %s", call.call.error == 0 ? "clean" : call.call.message);
+    return call.call.error == 0;
+}
+
+void world_bury(struct sim *s)
+{
+    while (s->ios_busy > 0 || s->calls_busy > 0)
+        SIM_CHECK(s, sim_event(s), "%u requests and %u calls have no answer after a crash", s->ios_busy, s->calls_busy);
+    if (s->array != NULL)
+        (void)close_array(s);
+    for (unsigned i = 0; i < s->disks_count; i++)
+        s->disks[i]->off = false;
+    s->crashed = s->doomed = false;
+}
+
+bool world_stop(struct sim *s)
+{
+    uint64_t synced[SIM_VOLUMES];
+    load_drain(s);
+    while (s->calls_busy > 0)
+        SIM_CHECK(s, sim_event(s), "%u calls have no answer", s->calls_busy);
+    if (s->crashed)
+        return false;
+    note_members(s);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        synced[i] = peek_synced_rows(s->array, i);
+    bool clean = close_array(s);
+    SIM_CHECK(s, clean || s->crashed || s->doomed || !s->config.strict, "it cannot be stopped cleanly");
+    for (unsigned i = 0; clean && !s->crashed && i < s->config.volumes; i++)
+        model_synced(s->volumes[i].model, synced[i], synced[i]);
+    s->doomed = s->doomed && s->crashed;
+    s->must_in &= ~s->trouble;
+    return clean && !s->crashed;
+}
+
+/* --- up: what is on the disks --- */
+
+struct finding {
+    struct label_op op;
+    struct sb_label label;
+    unsigned *pending;
+    struct simdisk *disk;
+};
+
+static void label_found(struct label_op *op)
+{
+    --*container_of(op, struct finding, op)->pending;
+}
+
+static bool is_away(const struct sim *s, const struct simdisk *disk, uint64_t away)
+{
+    for (unsigned slot = 0; slot < s->config.members; slot++)
+        if ((away & sim_bit(slot)) && s->disk_of_slot[slot] == (int)disk->number)
+            return true;
+    return disk->gone || disk->dead;
+}
+
+/* The labels that can be read, in no particular order. */
+static unsigned read_labels(struct sim *s, uint64_t away, struct finding *found)
+{
+    unsigned asked = 0, pending = 0, good = 0, first = (unsigned)(s->events % s->disks_count);
+    for (unsigned i = 0; i < s->disks_count; i++) {
+        struct simdisk *disk = s->disks[(first + i) % s->disks_count];
+        if (is_away(s, disk, away))
+            continue;
+        struct finding *f = &found[asked++];
+        *f = (struct finding){.op = {.dev = &disk->dev, .label = &f->label, .done = label_found}, .pending = &pending, .disk = disk};
+        pending++;
+        label_read(&f->op);
+    }
+    while (pending > 0)
+        SIM_CHECK(s, sim_event(s), "labels cannot be read to the end");
+    for (unsigned i = 0; i < asked; i++)
+        if (found[i].op.status == BLK_OK && found[i].op.verdict == SB_VALID) {
+            if (good != i)
+                found[good] = found[i];
+            good++;
+        }
+    return good;
+}
+
+/* --- up: is the decision right? --- */
+
+static uint64_t lost_slots(const struct sim *s, const struct assembly *a)
+{
+    uint64_t lost = 0;
+    for (unsigned slot = 0; slot < s->config.members; slot++)
+        if (a->disk_of_slot[slot] < 0 || a->array.members[slot].state != SB_ACTIVE)
+            lost |= sim_bit(slot);
+    return lost;
+}
+
+static bool has_parity(const struct sim *s)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        if (s->volumes[i].layout.parity)
+            return true;
+    return false;
+}
+
+static void check_members(struct sim *s, const struct assembly *a, const struct finding *found, unsigned count)
+{
+    for (unsigned slot = 0; slot < s->config.members; slot++) {
+        bool shown = false;
+        for (unsigned i = 0; i < count; i++)
+            shown = shown || (int)found[i].disk->number == s->disk_of_slot[slot];
+        if (!shown || !(s->must_in & sim_bit(slot)))
+            continue;
+        int index = a->disk_of_slot[slot];
+        SIM_CHECK(s, index >= 0 && (int)found[index].disk->number == s->disk_of_slot[slot],
+                  "disk sd%d (slot %u) was in use to the end and is not taken back: %s", s->disk_of_slot[slot], slot, a->reason);
+    }
+}
+
+static void check_verdict(struct sim *s, const struct assembly *a, const struct world_start *how)
+{
+    uint64_t lost = lost_slots(s, a);
+    SIM_CHECK(s, (a->verdict == ASSEMBLY_SPLIT) == how->split, "%s: %s", how->split ? "a split brain was not seen" : "a split brain that is none", a->reason);
+    SIM_CHECK(s, a->verdict != ASSEMBLY_CLONE, "a clone where there is none: %s", a->reason);
+    SIM_CHECK(s, a->startable == (a->verdict == ASSEMBLY_COMPLETE || a->verdict == ASSEMBLY_DEGRADED), "startable and %s", assembly_verdict_name(a->verdict));
+    if (a->verdict == ASSEMBLY_WAITING)
+        SIM_CHECK(s, !config_survives(s, lost), "it waits, and all volumes could run: %s", a->reason);
+    if (a->verdict == ASSEMBLY_DIRTY_DEGRADED)
+        SIM_CHECK(s, has_parity(s) && lost != 0 && !a->array.clean && !how->force, "it is refused as dirty and degraded: %s", a->reason);
+    if (a->verdict == ASSEMBLY_COMPLETE)
+        SIM_CHECK(s, lost == 0, "complete, and slots are lost: %s", a->reason);
+}
+
+/* --- up --- */
+
+/* The disks that the decision names. */
+static void take_disks(struct sim *s, const struct assembly *a, const struct finding *found, struct array_disk *disks)
+{
+    for (unsigned slot = 0; slot < s->config.members; slot++) {
+        if (a->disk_of_slot[slot] < 0)
+            continue;
+        struct simdisk *disk = found[a->disk_of_slot[slot]].disk;
+        disks[slot] = world_array_disk(disk);
+        s->disk_of_slot[slot] = (int)disk->number;
+    }
+}
+
+static void opened(struct sim *s, struct array *array)
+{
+    s->array = array;
+    s->result->lives++;
+    world_look(s);
+    s->trouble |= all_slots(s) & ~s->online;
+}
+
+static bool open_decided(struct sim *s, const struct assembly *a, const struct finding *found, const struct world_start *how)
+{
+    struct array_disk disks[RAID_MEMBERS_MAX] = {0};
+    struct sim_call call = call_new();
+    uint64_t lost = lost_slots(s, a);
+    take_disks(s, a, found, disks);
+    for (unsigned slot = 0; how->force && slot < s->config.members; slot++)
+        if (lost & sim_bit(slot))
+            world_slot_lost(s, slot);
+    s->must_in &= ~lost;
+    array_open(&s->loop, a, disks, &call.call);
+    sim_wait(s, &call.over, "the array is being opened");
+    bool bad_luck = s->crashed || !s->config.strict;
+    SIM_CHECK(s, call.call.error == 0 || bad_luck, "it does not start: %s", call.call.message);
+    if (call.call.error != 0)
+        sim_trace(s, "not opened: %s", call.call.message);
+    else if (s->crashed) /* in the very moment */
+        s->array = call.call.array;
+    else
+        opened(s, call.call.array);
+    if (call.call.error == 0 && s->crashed)
+        array_abandon(s->array);
+    return call.call.error == 0 && !s->crashed;
+}
+
+static bool decide(struct sim *s, struct finding *found, unsigned count, const struct world_start *how, struct assembly *out)
+{
+    struct assembly_disk disks[SIM_DISKS];
+    char identities[SIM_DISKS][SB_IDENTITY_SIZE];
+    struct assembly_options options = {.force = how->force};
+    for (unsigned i = 0; i < count; i++) {
+        struct array_disk disk = world_array_disk(found[i].disk);
+        memcpy(identities[i], disk.identity, sizeof disk.identity);
+        disks[i] = (struct assembly_disk){&found[i].label, identities[i], found[i].disk->dev.name};
+        if (how->prefer >= 0 && s->disk_of_slot[how->prefer] == (int)found[i].disk->number)
+            options.prefer = found[i].label.member;
+    }
+    unsigned arrays = assembly_decide(disks, count, &options, out, 1);
+    SIM_CHECK(s, arrays <= 1, "%u arrays where there is one", arrays);
+    return arrays == 1;
+}
+
+bool world_start(struct sim *s, struct world_start how)
+{
+    struct finding *found = calloc(s->disks_count, sizeof *found);
+    struct assembly *a = calloc(1, sizeof *a);
+    bool up = false;
+    ASSERT(found != NULL && a != NULL);
+    unsigned count = read_labels(s, how.away, found);
+    if (!s->crashed && decide(s, found, count, &how, a)) {
+        sim_trace(s, "start%s: %s, %s", how.force ? " by force" : "", assembly_verdict_name(a->verdict), a->reason);
+        if (how.prefer < 0 && !how.split)
+            check_members(s, a, found, count);
+        check_verdict(s, a, &how);
+        up = a->startable && open_decided(s, a, found, &how);
+    }
+    free(found);
+    free(a);
+    return up;
+}
+
+/* --- again --- */
+
+/* Who is not there this time? In a strict run nobody whom a volume would miss. */
+static uint64_t draw_away(struct sim *s, struct dice *dice)
+{
+    uint64_t away = dice_one_in(dice, 5) ? sim_bit((unsigned)dice_below(dice, s->config.members)) : 0;
+    uint64_t absent = s->trouble | (all_slots(s) & ~s->must_in);
+    if (away == 0 || (s->must_in & ~away) == 0 || (s->config.strict && !config_survives(s, absent | away)))
+        return 0;
+    return away;
+}
+
+static void replug_all(struct sim *s)
+{
+    for (unsigned i = 0; i < s->disks_count; i++)
+        s->disks[i]->gone = false;
+}
+
+/* Until it runs, or was cut off. False: it cannot. */
+static bool start_somehow(struct sim *s, struct dice *dice)
+{
+    struct world_start how = {.prefer = -1, .away = draw_away(s, dice)};
+    s->trouble |= how.away;
+    if (world_start(s, how) || s->crashed)
+        return true;
+    replug_all(s);
+    how.away = 0;
+    if (world_start(s, how) || s->crashed)
+        return true;
+    how.force = true;
+    return world_start(s, how) || s->crashed;
+}
+
+void world_start_again(struct sim *s, struct dice *dice)
+{
+    do {
+        if (s->crashed)
+            world_bury(s);
+        if (s->crash_again > 0) {
+            s->crash_again--;
+            s->crash_in = 1 + dice_scale(dice, 4000);
+            s->crash_power = dice_one_in(dice, 2);
+        }
+        if (dice_one_in(dice, 2))
+            replug_all(s);
+        if (!start_somehow(s, dice)) {
+            SIM_CHECK(s, !s->config.strict, "the array cannot be started");
+            s->crash_in = 0;
+            return;
+        }
+    } while (s->crashed);
+}
+
+/* --- the first time --- */
+
+static void create_models(struct sim *s)
+{
+    const struct sb_array *a = array_description(s->array);
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        struct sim_volume *v = &s->volumes[i];
+        SIM_CHECK(s, superblock_layout(a, &a->volumes[i], &v->layout), "no layout");
+        v->model = model_create(&v->layout, v->first_slot, a->volumes[i].size, s->config.garbage);
+    }
+}
+
+void world_create(struct sim *s)
+{
+    struct array_spec *spec = calloc(1, sizeof *spec);
+    struct sim_call call = call_new();
+    ASSERT(spec != NULL);
+    text_format(spec->name, sizeof spec->name, "sim");
+    spec->disks_count = s->config.members;
+    spec->volumes_count = s->config.volumes;
+    for (unsigned slot = 0; slot < s->config.members; slot++) {
+        struct simdisk *disk = world_disk_new(s);
+        if (s->config.garbage)
+            litter(s, disk);
+        s->disk_of_slot[slot] = (int)disk->number;
+        spec->disks[slot] = world_array_disk(disk);
+    }
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        spec->volumes[i] = s->volumes[i].spec;
+    array_create(&s->loop, spec, &call.call);
+    free(spec);
+    sim_wait(s, &call.over, "the array is being created");
+    SIM_CHECK(s, call.call.error == 0, "not created: %s", call.call.message);
+    s->array = call.call.array;
+    create_models(s);
+    opened(s, s->array);
+}
