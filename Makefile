@@ -131,9 +131,17 @@ simulate := $(B)/tests/sim/simulate
 $(simulate): $(call obj,$(wildcard tests/sim/*.c) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal jansson)
-.PHONY: sim
+SIM_SECONDS ?= 15
+.PHONY: sim sim-short
 sim: $(simulate)
 	$(Q)$(simulate) --seeds $(FIRST)..$$(($(FIRST) + $(SEEDS) - 1)) -j $(JOBS)
+# Seeds that once failed; the same ones every time; and others every day.
+sim-short: $(simulate)
+	$(call say,SIM,$(simulate))
+	$(Q)sed -n 's/^\([0-9][0-9]*\) .*/\1/p' tests/sim/seeds.txt | while read seed; do $(simulate) --seed $$seed || exit 1; done
+	$(Q)$(simulate) --seeds 1..100000 -j $(JOBS) --seconds $(SIM_SECONDS)
+	$(Q)first=$$(date +%Y%m%d)0000000; echo "fresh seeds from $$first"; \
+	  $(simulate) --seeds $$first..$$((first + 9999999)) -j $(JOBS) --seconds $(SIM_SECONDS)
 
 # -- layers: the storage code may not reach the world but through core/, nor climb ------------------------------------------
 FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv
@@ -210,6 +218,8 @@ check:
 	$(Q)$(MAKE) --no-print-directory check-all WERROR=1
 check-all: all layers lint-docs lint-shape unit
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined unit
+	$(Q)$(MAKE) --no-print-directory sim-short
+	$(Q)$(MAKE) --no-print-directory SAN=address,undefined SIM_SECONDS=5 sim-short
 	$(Q)$(MAKE) --no-print-directory fuzz-short
 	$(Q)$(MAKE) --no-print-directory system system-san
 	@echo "check: everything passed"

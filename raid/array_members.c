@@ -98,9 +98,15 @@ static void members_changed(struct task *task)
     array_step(array);
 }
 
-/* From the ready list: a row may be in the middle of telling us about an error. */
+/*
+ * Volumes know at once who can be read; the rest from the ready list: a row may be in the middle of telling us about an
+ * error.
+ */
 void array_members_changed(struct array *array)
 {
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].volume != NULL)
+            volume_recount(array->volumes[i].volume);
     if (!array->members_changed.queued)
         loop_defer(array->loop, &array->members_changed);
 }

@@ -126,8 +126,6 @@ struct member_place {
 };
 struct member_place volume_place(const struct volume *v, uint64_t row, unsigned role);
 struct member *volume_member(const struct volume *v, unsigned layout_slot);
-/* After a member_error(): look at the members again. */
-void volume_recount(struct volume *v);
 /* A write of this row reached some members, and not one that stays in service (V3). */
 void volume_row_spoiled(struct volume *v, uint64_t row);
 void volume_close_if_idle(struct volume *v);

@@ -72,7 +72,9 @@ struct blkdev *volume_dev(struct volume *volume);
 /* Are more members gone than the layout bears? Then every request that needs them is answered BLK_GONE. */
 bool volume_failed(const struct volume *volume);
 bool volume_degraded(const struct volume *volume);
-/* The array calls this after it changed a member's state: watchers are told, waiting rows look again. */
+/* Look at the members again: at once after any of their states changed, before the next request is submitted. */
+void volume_recount(struct volume *volume);
+/* The array calls this after it changed a member's state: watchers are told. Not from within a callback of ours. */
 void volume_members_changed(struct volume *volume);
 
 uint64_t volume_rows(const struct volume *volume);

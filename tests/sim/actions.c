@@ -7,8 +7,9 @@
 
 const char *sim_action_name(enum action_kind kind)
 {
-    static const char *const names[ACT_KINDS] = {"load",   "run", "quiet", "verify", "spoil",  "reads fail", "time-outs", "writes fail", "slow", "vanish",
-                                                 "die",    "cable", "replug", "fail", "online", "kill", "power", "stop", "split"};
+    static const char *const names[ACT_KINDS] = {
+        "load", "run",   "quiet",  "verify", "spoil",  "reads fail", "time-outs", "writes fail", "slow", "vanish",
+        "die",  "cable", "replug", "fail",   "online", "kill",       "power",     "stop",        "split"};
     return names[kind];
 }
 
@@ -104,29 +105,26 @@ static void act_slow(struct sim *s, struct dice *dice)
     disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
 }
 
-static void pull(struct sim *s, unsigned slot)
+static void pull(struct sim *s, unsigned slot, bool for_ever)
 {
     struct simdisk *disk = world_disk(s, slot);
-    sim_trace(s, "sd%u (slot %u) is pulled", disk->number, slot);
+    sim_trace(s, "sd%u (slot %u) %s", disk->number, slot, for_ever ? "dies" : "is pulled");
+    simdisk_cut(disk, false, for_ever ? &disk->dead : &disk->gone);
     world_slot_lost(s, slot);
-    simdisk_cut(disk, false);
-    disk->gone = true;
 }
 
 static void act_vanish(struct sim *s, struct dice *dice)
 {
     unsigned slot;
     if (draw_victim(s, dice, &slot))
-        pull(s, slot);
+        pull(s, slot, false);
 }
 
 static void act_die(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (!draw_victim(s, dice, &slot))
-        return;
-    pull(s, slot);
-    world_disk(s, slot)->dead = true;
+    if (draw_victim(s, dice, &slot))
+        pull(s, slot, true);
 }
 
 static void replug_some(struct sim *s, struct dice *dice)
@@ -154,7 +152,7 @@ static void act_cable(struct sim *s, struct dice *dice)
     for (unsigned slot = 0; slot < s->config.members && !s->crashed; slot++) {
         if (!(slots & sim_bit(slot)))
             continue;
-        pull(s, slot);
+        pull(s, slot, false);
         (void)load_one(s, dice);
         sim_wait_ns(s, dice_scale(dice, 30000000));
     }
@@ -184,7 +182,8 @@ static void operation_done(struct array_call *call)
     struct operation *op = container_of(call, struct operation, call);
     struct sim *s = op->sim;
     s->calls_busy--;
-    sim_trace(s, "slot %u: %s: %s", op->slot, op->disk != NULL ? "online" : "fail", call->error == 0 ? "done" : call->message);
+    sim_trace(s, "slot %u: %s: %s", op->slot, op->disk != NULL ? "online" : "fail",
+              call->error == 0 ? "done" : call->message);
     if (!s->crashed && call->error == 0 && op->disk != NULL)
         s->disk_of_slot[op->slot] = (int)op->disk->number;
     free(op);
@@ -305,7 +304,8 @@ static void act_split(struct sim *s, struct dice *dice)
     load_drain(s);
     world_look(s);
     bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && s->crash_in == 0;
-    if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) || !world_stop(s))
+    if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) ||
+        !world_stop(s))
         return;
     for (unsigned i = 0; i < s->config.volumes; i++)
         other[i] = model_clone(s->volumes[i].model);
@@ -324,10 +324,16 @@ static void act_split(struct sim *s, struct dice *dice)
 void sim_action(struct sim *s, const struct action *action)
 {
     static void (*const acts[ACT_KINDS])(struct sim *, struct dice *) = {
-        [ACT_LOAD] = act_load,       [ACT_RUN] = act_run,   [ACT_QUIET] = act_quiet,   [ACT_VERIFY] = act_verify, [ACT_SPOIL] = act_spoil, [ACT_READ_FAIL] = act_read_fail,
-        [ACT_TIME_OUT] = act_time_out, [ACT_WRITE_FAIL] = act_write_fail, [ACT_SLOW] = act_slow, [ACT_VANISH] = act_vanish,
-        [ACT_DIE] = act_die,         [ACT_CABLE] = act_cable, [ACT_REPLUG] = act_replug, [ACT_FAIL] = act_fail,   [ACT_ONLINE] = act_online,
-        [ACT_KILL] = act_kill,       [ACT_POWER] = act_power, [ACT_STOP] = act_stop,     [ACT_SPLIT] = act_split};
+        [ACT_LOAD] = act_load,         [ACT_RUN] = act_run,
+        [ACT_QUIET] = act_quiet,       [ACT_VERIFY] = act_verify,
+        [ACT_SPOIL] = act_spoil,       [ACT_READ_FAIL] = act_read_fail,
+        [ACT_TIME_OUT] = act_time_out, [ACT_WRITE_FAIL] = act_write_fail,
+        [ACT_SLOW] = act_slow,         [ACT_VANISH] = act_vanish,
+        [ACT_DIE] = act_die,           [ACT_CABLE] = act_cable,
+        [ACT_REPLUG] = act_replug,     [ACT_FAIL] = act_fail,
+        [ACT_ONLINE] = act_online,     [ACT_KILL] = act_kill,
+        [ACT_POWER] = act_power,       [ACT_STOP] = act_stop,
+        [ACT_SPLIT] = act_split};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     if (s->crashed || s->array == NULL)

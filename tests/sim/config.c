@@ -8,10 +8,10 @@
 static const struct shape {
     enum raid_level level;
     unsigned least, most, multiple, weight;
-} shapes[] = {
-    {RAID_JBOD, 1, 4, 1, 1}, {RAID_SPAN, 1, 4, 1, 1}, {RAID_0, 2, 5, 1, 1},  {RAID_1, 2, 4, 1, 4}, {RAID_10, 4, 8, 2, 3},
-    {RAID_1E, 3, 7, 2, 2},   {RAID_3, 3, 6, 1, 2},    {RAID_5, 3, 7, 1, 6},  {RAID_6, 4, 8, 1, 5}, {RAID_TP, 5, 9, 1, 3},
-    {RAID_30, 6, 8, 2, 1},   {RAID_50, 6, 8, 2, 2},   {RAID_60, 8, 10, 2, 2}};
+} shapes[] = {{RAID_JBOD, 1, 4, 1, 1}, {RAID_SPAN, 1, 4, 1, 1}, {RAID_0, 2, 5, 1, 1},  {RAID_1, 2, 4, 1, 4},
+              {RAID_10, 4, 8, 2, 3},   {RAID_1E, 3, 7, 2, 2},   {RAID_3, 3, 6, 1, 2},  {RAID_5, 3, 7, 1, 6},
+              {RAID_6, 4, 8, 1, 5},    {RAID_TP, 5, 9, 1, 3},   {RAID_30, 6, 8, 2, 1}, {RAID_50, 6, 8, 2, 2},
+              {RAID_60, 8, 10, 2, 2}};
 
 static const struct shape *draw_shape(struct dice *dice)
 {
@@ -32,7 +32,8 @@ static bool shape_fits(const struct shape *shape, unsigned members)
 
 static unsigned draw_members(struct dice *dice, const struct shape *shape)
 {
-    return shape->least + shape->multiple * (unsigned)dice_below(dice, (shape->most - shape->least) / shape->multiple + 1);
+    return shape->least +
+           shape->multiple * (unsigned)dice_below(dice, (shape->most - shape->least) / shape->multiple + 1);
 }
 
 static uint32_t draw_chunk(struct dice *dice)
@@ -69,9 +70,10 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
 static void draw_weights(struct sim *s, struct dice *dice)
 {
     static const unsigned usual[ACT_KINDS] = {
-        [ACT_LOAD] = 60, [ACT_RUN] = 16,     [ACT_QUIET] = 4,      [ACT_VERIFY] = 3, [ACT_SPOIL] = 4,  [ACT_READ_FAIL] = 2, [ACT_TIME_OUT] = 2,
-        [ACT_SLOW] = 2,  [ACT_WRITE_FAIL] = 2, [ACT_VANISH] = 4,   [ACT_DIE] = 2,    [ACT_CABLE] = 2,  [ACT_REPLUG] = 4,
-        [ACT_FAIL] = 3,  [ACT_ONLINE] = 8,   [ACT_KILL] = 5,       [ACT_POWER] = 6,  [ACT_STOP] = 4,   [ACT_SPLIT] = 1};
+        [ACT_LOAD] = 60,     [ACT_RUN] = 16,     [ACT_QUIET] = 4,  [ACT_VERIFY] = 3,     [ACT_SPOIL] = 4,
+        [ACT_READ_FAIL] = 2, [ACT_TIME_OUT] = 2, [ACT_SLOW] = 2,   [ACT_WRITE_FAIL] = 2, [ACT_VANISH] = 4,
+        [ACT_DIE] = 2,       [ACT_CABLE] = 2,    [ACT_REPLUG] = 4, [ACT_FAIL] = 3,       [ACT_ONLINE] = 8,
+        [ACT_KILL] = 5,      [ACT_POWER] = 6,    [ACT_STOP] = 4,   [ACT_SPLIT] = 1};
     for (unsigned i = 0; i < ACT_KINDS; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];

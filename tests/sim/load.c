@@ -11,7 +11,8 @@ static bool rows_whole(const struct sim *s, const struct sim_io *io)
 {
     const struct sim_volume *v = &s->volumes[io->volume];
     uint64_t synced = peek_synced_rows(s->array, io->volume);
-    for (uint64_t row = io->req.off / v->layout.row_data; row <= (io->req.off + io->req.len - 1) / v->layout.row_data; row++)
+    for (uint64_t row = io->req.off / v->layout.row_data; row <= (io->req.off + io->req.len - 1) / v->layout.row_data;
+         row++)
         if (!model_row_is_whole(v->model, row, synced))
             return false;
     return true;
@@ -31,8 +32,9 @@ static void check_status(struct sim *s, const struct sim_io *io)
 {
     const struct blk_req *req = &io->req;
     bool allowed = s->doomed || !s->config.strict;
-    SIM_CHECK(s, req->status == BLK_OK || allowed, "%s: a %s of %llu bytes at %llu is answered: %s", s->volumes[io->volume].name, blk_op_name(req->op),
-              (unsigned long long)req->len, (unsigned long long)req->off, blk_status_name(req->status));
+    SIM_CHECK(s, req->status == BLK_OK || allowed, "%s: a %s of %llu bytes at %llu is answered: %s",
+              s->volumes[io->volume].name, blk_op_name(req->op), (unsigned long long)req->len,
+              (unsigned long long)req->off, blk_status_name(req->status));
 }
 
 static void check_bytes(struct sim *s, const struct sim_io *io)
@@ -52,8 +54,8 @@ static void heard(struct sim *s, struct sim_io *io)
     struct sim_volume *v = &s->volumes[io->volume];
     struct blk_req *req = &io->req;
     bool good = req->status == BLK_OK;
-    sim_trace(s, "    %s #%u %s %llu +%llu: %s", v->name, io->op, blk_op_name(req->op), (unsigned long long)req->off, (unsigned long long)req->len,
-              blk_status_name(req->status));
+    sim_trace(s, "    %s #%u %s %llu +%llu: %s", v->name, io->op, blk_op_name(req->op), (unsigned long long)req->off,
+              (unsigned long long)req->len, blk_status_name(req->status));
     check_status(s, io);
     if (req->op == BLK_READ) {
         if (good)
@@ -143,15 +145,15 @@ static bool ask(struct sim *s, unsigned volume, enum blk_op op, unsigned flags, 
     io->busy = true;
     io->began_ns = s->loop.now_ns;
     s->ios_busy++;
-    sim_trace(s, "    %s #%u %s%s %llu +%llu", s->volumes[volume].name, io->op, blk_op_name(op), flags & BLK_FUA ? " fua" : "", (unsigned long long)off,
-              (unsigned long long)len);
+    sim_trace(s, "    %s #%u %s%s %llu +%llu", s->volumes[volume].name, io->op, blk_op_name(op),
+              flags & BLK_FUA ? " fua" : "", (unsigned long long)off, (unsigned long long)len);
     blk_submit(dev, &io->req);
     return true;
 }
 
 static enum blk_op draw_op(struct dice *dice)
 {
-    static const enum blk_op ops[] = {BLK_READ,  BLK_READ,  BLK_READ,  BLK_WRITE,   BLK_WRITE,       BLK_WRITE,
+    static const enum blk_op ops[] = {BLK_READ,  BLK_READ,  BLK_READ,  BLK_WRITE,   BLK_WRITE,        BLK_WRITE,
                                       BLK_WRITE, BLK_WRITE, BLK_WRITE, BLK_DISCARD, BLK_WRITE_ZEROES, BLK_FLUSH};
     return ops[dice_below(dice, ARRAY_LENGTH(ops))];
 }
@@ -160,7 +162,8 @@ static enum blk_op draw_op(struct dice *dice)
 static void draw_range(struct sim *s, struct dice *dice, const struct sim_volume *v, uint64_t *off, uint64_t *len)
 {
     uint64_t block = s->config.disk.logical_block, row_data = v->layout.row_data, size = v->model->size;
-    uint64_t row = dice_one_in(dice, 8) ? dice_below(dice, v->model->rows) : v->hot[dice_below(dice, ARRAY_LENGTH(v->hot))];
+    uint64_t row =
+        dice_one_in(dice, 8) ? dice_below(dice, v->model->rows) : v->hot[dice_below(dice, ARRAY_LENGTH(v->hot))];
     uint64_t most = MIN(size, (uint64_t)(SIM_IO_PAGES - 2) * PAGE_BYTES);
     *off = row * row_data;
     switch (dice_below(dice, 6)) {
@@ -213,7 +216,8 @@ void load_verify(struct sim *s, bool all)
     for (unsigned i = 0; i < s->config.volumes; i++) {
         const struct sim_volume *v = &s->volumes[i];
         for (unsigned k = 0; !all && k < ARRAY_LENGTH(v->hot); k++)
-            verify_range(s, i, v->hot[k] * v->layout.row_data, MIN((v->hot[k] + 1) * v->layout.row_data, v->model->size));
+            verify_range(s, i, v->hot[k] * v->layout.row_data,
+                         MIN((v->hot[k] + 1) * v->layout.row_data, v->model->size));
         if (all)
             verify_range(s, i, 0, v->model->size);
     }

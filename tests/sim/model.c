@@ -38,7 +38,8 @@ struct model *model_create(const struct layout *layout, unsigned first_slot, uin
     m->touched = calloc(sectors(m), sizeof *m->touched);
     m->hole = calloc(m->rows, 1);
     ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL);
-    (void)op_add(m, (struct model_op){.len = size, .ok = true, .durable = true, .zero = true, .any = garbage, .settled = true});
+    (void)op_add(
+        m, (struct model_op){.len = size, .ok = true, .durable = true, .zero = true, .any = garbage, .settled = true});
     m->clock = 1;
     return m;
 }
@@ -150,7 +151,9 @@ uint32_t model_change(struct model *m, uint64_t off, uint64_t len, bool zero, bo
     uint64_t first = off / SIM_SECTOR, end = (off + len) / SIM_SECTOR;
     if (!has_room(m, first, end))
         return 0;
-    uint32_t number = op_add(m, (struct model_op){.off = off, .len = len, .submit = ++m->clock, .answer = UINT64_MAX, .zero = zero, .any = any});
+    uint32_t number =
+        op_add(m, (struct model_op){
+                      .off = off, .len = len, .submit = ++m->clock, .answer = UINT64_MAX, .zero = zero, .any = any});
     for (uint64_t s = first; s < end; s++) {
         struct model_cell *cell = cell_at(m, s);
         cell->of[cell->count++] = (struct model_entry){number, UINT64_MAX};
@@ -227,7 +230,8 @@ void model_read_end(struct model *m, unsigned number)
     m->reads[number] = 0;
 }
 
-static void say_wrong(const struct model *m, uint64_t sector, const uint8_t *bytes, uint64_t began, char *why, uint64_t why_len)
+static void say_wrong(const struct model *m, uint64_t sector, const uint8_t *bytes, uint64_t began, char *why,
+                      uint64_t why_len)
 {
     const struct model_entry *entries;
     unsigned count = entries_at(m, sector, &entries);
@@ -237,15 +241,25 @@ static void say_wrong(const struct model *m, uint64_t sector, const uint8_t *byt
         const struct model_op *op = &m->ops[entries[i].op];
         size_t at = strlen(text);
         bool old = superseded(m, entries, count, i, false, began);
-        text_format(text + at, sizeof text - at, " %u%s%s", entries[i].op, op->durable ? "d" : op->ok ? "a" : "?",
-                    old ? "-" : entries[i].aside < began ? "x" : "");
+        text_format(text + at, sizeof text - at, " %u%s%s", entries[i].op,
+                    op->durable ? "d"
+                    : op->ok    ? "a"
+                                : "?",
+                    old                        ? "-"
+                    : entries[i].aside < began ? "x"
+                                               : "");
     }
     for (uint32_t i = m->ops_count; i-- > 1 && found == 0;)
         if (!m->ops[i].any && !m->ops[i].zero && holds(m, i, sector * SIM_SECTOR, bytes))
             found = i;
-    text_format(why, why_len, "byte %llu (row %llu) holds %s%u, and may hold%s (d durable, a answered, ? perhaps, - overwritten, x put aside)",
+    text_format(why, why_len,
+                "byte %llu (row %llu) holds %s%u, and may hold%s (d durable, a answered, ? perhaps, - overwritten, x "
+                "put aside)",
                 (unsigned long long)sector * SIM_SECTOR, (unsigned long long)(sector * SIM_SECTOR / m->layout.row_data),
-                found != 0 ? "write " : is_zero(bytes) ? "zeroes " : "garbage ", found, text);
+                found != 0       ? "write "
+                : is_zero(bytes) ? "zeroes "
+                                 : "garbage ",
+                found, text);
 }
 
 static bool sector_is_right(const struct model *m, uint64_t sector, const uint8_t *bytes, uint64_t began)
@@ -322,7 +336,14 @@ void model_crash(struct model *m, bool power)
 void model_forget(struct model *m, uint64_t off, uint64_t len)
 {
     m->clock++;
-    uint32_t any = op_add(m, (struct model_op){.off = off, .len = len, .submit = m->clock, .answer = m->clock, .ok = true, .durable = true, .any = true, .settled = true});
+    uint32_t any = op_add(m, (struct model_op){.off = off,
+                                               .len = len,
+                                               .submit = m->clock,
+                                               .answer = m->clock,
+                                               .ok = true,
+                                               .durable = true,
+                                               .any = true,
+                                               .settled = true});
     for (uint64_t s = off / SIM_SECTOR; s < (off + len) / SIM_SECTOR; s++) {
         struct model_cell *cell = cell_at(m, s);
         unsigned kept = 0;

@@ -64,7 +64,8 @@ static void start_if_down(struct sim *s)
 
 /* --- other eyes --- */
 
-static const uint8_t *medium_at(const struct sim *s, const struct sim_volume *v, uint64_t base, uint64_t row, unsigned role, uint64_t column)
+static const uint8_t *medium_at(const struct sim *s, const struct sim_volume *v, uint64_t base, uint64_t row,
+                                unsigned role, uint64_t column)
 {
     static const uint8_t zeroes[PAGE_BYTES];
     struct layout_place place;
@@ -85,7 +86,8 @@ static const uint8_t *product_table(void)
     return table;
 }
 
-static void check_parity(struct sim *s, const struct sim_volume *v, const uint8_t *const *blocks, uint64_t row, uint64_t column)
+static void check_parity(struct sim *s, const struct sim_volume *v, const uint8_t *const *blocks, uint64_t row,
+                         uint64_t column)
 {
     const uint8_t *table = product_table();
     for (unsigned j = 0; j < v->layout.redundancy; j++)
@@ -93,16 +95,17 @@ static void check_parity(struct sim *s, const struct sim_volume *v, const uint8_
             uint8_t sum = 0;
             for (unsigned i = 0; i < v->layout.data; i++)
                 sum ^= table[(j * 64 + i) * 256 + blocks[i][at]];
-            SIM_CHECK(s, sum == blocks[v->layout.data + j][at], "%s: parity %u of row %llu is wrong at column %llu", v->name, j, (unsigned long long)row,
-                      (unsigned long long)column + at);
+            SIM_CHECK(s, sum == blocks[v->layout.data + j][at], "%s: parity %u of row %llu is wrong at column %llu",
+                      v->name, j, (unsigned long long)row, (unsigned long long)column + at);
         }
 }
 
-static void check_copies(struct sim *s, const struct sim_volume *v, const uint8_t *const *blocks, uint64_t row, uint64_t column)
+static void check_copies(struct sim *s, const struct sim_volume *v, const uint8_t *const *blocks, uint64_t row,
+                         uint64_t column)
 {
     for (unsigned i = 1; i < v->layout.roles; i++)
-        SIM_CHECK(s, memcmp(blocks[0], blocks[i], PAGE_BYTES) == 0, "%s: copy %u of row %llu differs near column %llu", v->name, i, (unsigned long long)row,
-                  (unsigned long long)column);
+        SIM_CHECK(s, memcmp(blocks[0], blocks[i], PAGE_BYTES) == 0, "%s: copy %u of row %llu differs near column %llu",
+                  v->name, i, (unsigned long long)row, (unsigned long long)column);
 }
 
 static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t base)
@@ -126,7 +129,8 @@ static void check_disks(struct sim *s, const struct sb_array *a)
 {
     for (unsigned slot = 0; slot < s->config.members; slot++) {
         const struct simdisk *disk = world_disk(s, slot);
-        SIM_CHECK(s, !simdisk_is_volatile(disk, 0, disk->dev.info.size), "sd%u was stopped cleanly with bytes in its cache", disk->number);
+        SIM_CHECK(s, !simdisk_is_volatile(disk, 0, disk->dev.info.size),
+                  "sd%u was stopped cleanly with bytes in its cache", disk->number);
     }
     for (unsigned i = 0; i < s->config.volumes; i++)
         if (s->volumes[i].layout.redundancy > 0)

@@ -41,7 +41,8 @@ static void check_answers(struct sim *s)
     for (unsigned i = 0; i < SIM_IOS; i++)
         if (s->ios[i].busy && s->loop.now_ns - s->ios[i].began_ns > ANSWER_NS)
             sim_fail(s, "a %s of %llu bytes at %llu has had no answer for %llu s", blk_op_name(s->ios[i].req.op),
-                     (unsigned long long)s->ios[i].req.len, (unsigned long long)s->ios[i].req.off, ANSWER_NS / 1000000000);
+                     (unsigned long long)s->ios[i].req.len, (unsigned long long)s->ios[i].req.off,
+                     ANSWER_NS / 1000000000);
 }
 
 bool sim_event(struct sim *s)
@@ -121,6 +122,8 @@ static struct sim *speaking; /* whose log lines these are */
 static void log_line(enum log_level level, const char *line)
 {
     (void)level;
+    if (strncmp(line, "assertion", 9) == 0)
+        fprintf(stderr, "%s\n", line);
     if (speaking != NULL)
         sim_trace(speaking, "      | %s", line);
 }
@@ -141,15 +144,17 @@ static bool is_slot_of(const struct sim *s, const struct simdisk *disk, unsigned
     return false;
 }
 
-static void disk_answered(struct simdisk_watch *watch, struct simdisk *disk, const struct blk_req *req, enum blk_status status)
+static void disk_answered(struct simdisk_watch *watch, struct simdisk *disk, const struct blk_req *req,
+                          enum blk_status status)
 {
     struct sim *s = container_of(watch, struct sim, watch);
     unsigned slot;
     hash_add(s, disk->number ^ (uint64_t)req->op << 8 ^ (uint64_t)status << 16 ^ req->off << 20 ^ req->len);
     hash_add(s, s->loop.now_ns);
     if (s->verbose)
-        sim_trace(s, "            %s %s%s %llu +%llu: %s", disk->dev.name, blk_op_name(req->op), req->flags & BLK_FUA ? " fua" : "",
-                  (unsigned long long)req->off, (unsigned long long)req->len, blk_status_name(status));
+        sim_trace(s, "            %s %s%s %llu +%llu: %s", disk->dev.name, blk_op_name(req->op),
+                  req->flags & BLK_FUA ? " fua" : "", (unsigned long long)req->off, (unsigned long long)req->len,
+                  blk_status_name(status));
     if (status != BLK_OK && !s->crashed && is_slot_of(s, disk, &slot))
         world_slot_lost(s, slot);
 }
@@ -178,7 +183,8 @@ static void run_free(struct sim *s)
         simdisk_destroy(s->disks[i]);
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_destroy(s->volumes[i].model);
-    SIM_CHECK(s, page_pool_free(s->loop.pages) == LOOP_PAGES, "%u pages are missing", LOOP_PAGES - page_pool_free(s->loop.pages));
+    SIM_CHECK(s, page_pool_free(s->loop.pages) == LOOP_PAGES, "%u pages are missing",
+              LOOP_PAGES - page_pool_free(s->loop.pages));
     page_pool_destroy(s->loop.pages);
 }
 
@@ -187,9 +193,9 @@ static void describe(struct sim *s)
     const struct sim_config *c = &s->config;
     const struct layout *a = &s->volumes[0].layout, *b = &s->volumes[1].layout;
     s->result->strict = c->strict;
-    text_format(s->result->what, sizeof s->result->what, "%s, %u members, chunk %u%s%s%s", raid_level_name(a->spec.level), c->members,
-                a->spec.chunk, c->volumes > 1 ? ", and " : "", c->volumes > 1 ? raid_level_name(b->spec.level) : "",
-                c->strict ? "" : ", more faults than it bears");
+    text_format(s->result->what, sizeof s->result->what, "%s, %u members, chunk %u%s%s%s",
+                raid_level_name(a->spec.level), c->members, a->spec.chunk, c->volumes > 1 ? ", and " : "",
+                c->volumes > 1 ? raid_level_name(b->spec.level) : "", c->strict ? "" : ", more faults than it bears");
 }
 
 bool sim_run(uint64_t seed, const bool *skip, bool verbose, struct sim_result *result)

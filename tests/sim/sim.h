@@ -13,9 +13,9 @@
  *   peek.c       what the oracle must know of the array's inside
  *   simdisk.c, model.c, model_hole.c, dice.h
  *
- * An event is one task or one turn of timers. A crash may come between any two, counted down by `crash_in`. After it the
- * disks answer nothing but BLK_GONE, the model is told, and what is left of the array is driven to its end: nothing it
- * does reaches a disk.
+ * An event is one task or one turn of timers. A crash may come between any two, counted down by `crash_in`. After it
+ * the disks answer nothing but BLK_GONE, the model is told, and what is left of the array is driven to its end: nothing
+ * it does reaches a disk.
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H
@@ -42,14 +42,14 @@ enum action_kind {
     ACT_SLOW,
     ACT_VANISH, /* a disk is pulled */
     ACT_DIE,
-    ACT_CABLE,   /* several are pulled within moments */
-    ACT_REPLUG,  /* pulled disks are back; the array does not use them yet */
-    ACT_FAIL,    /* the operator takes a member out */
-    ACT_ONLINE,  /* the operator brings a disk into an empty slot */
-    ACT_KILL,    /* the process dies, and is started again */
-    ACT_POWER,   /* the power fails */
-    ACT_STOP,    /* a clean stop */
-    ACT_SPLIT,   /* both halves run alone */
+    ACT_CABLE,  /* several are pulled within moments */
+    ACT_REPLUG, /* pulled disks are back; the array does not use them yet */
+    ACT_FAIL,   /* the operator takes a member out */
+    ACT_ONLINE, /* the operator brings a disk into an empty slot */
+    ACT_KILL,   /* the process dies, and is started again */
+    ACT_POWER,  /* the power fails */
+    ACT_STOP,   /* a clean stop */
+    ACT_SPLIT,  /* both halves run alone */
     ACT_KINDS,
 };
 

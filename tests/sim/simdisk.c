@@ -138,7 +138,8 @@ static enum blk_status do_read(struct simdisk *disk, struct blk_req *req, uint64
     for (uint64_t at = req->off, end = req->off + req->len, len; at < end; at += len) {
         const struct simblock *block = disk->blocks[at / PAGE_BYTES];
         len = MIN(PAGE_BYTES - at % PAGE_BYTES, end - at);
-        uint8_t *to = (uint8_t *)req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES]->data + at % PAGE_BYTES;
+        uint8_t *to =
+            (uint8_t *)req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES]->data + at % PAGE_BYTES;
         if (block == NULL) {
             memset(to, 0, len);
             continue;
@@ -341,14 +342,17 @@ static void cut_power(struct simdisk *disk)
     }
 }
 
-void simdisk_cut(struct simdisk *disk, bool power)
+void simdisk_cut(struct simdisk *disk, bool power, bool *state)
 {
     struct simrequest *r;
+    bool there = !disk->off && !disk->gone && !disk->dead;
     if (power)
         cut_power(disk);
+    LIST_FOREACH(r, &disk->in_flight, link)
+    if (there)
+        write_maybe(disk, r);
+    *state = true;
     while ((r = LIST_FIRST(&disk->in_flight)) != NULL) {
-        if (!disk->off && !disk->gone && !disk->dead)
-            write_maybe(disk, r);
         timer_stop(disk->dev.loop, &r->timer);
         answer(r, BLK_GONE, 0);
     }

@@ -37,16 +37,16 @@ struct simdisk {
     struct simdisk_watch *watch;
     struct dice dice;
 
-    bool off;               /* the power is off, or the process dead: nothing is heard, every answer is BLK_GONE */
-    bool gone;              /* as off, for this disk: pulled, or its cable */
-    bool dead;              /* the same for ever */
-    uint64_t latency_ns;    /* of most requests, about */
-    unsigned slow;          /* times the latency; 0: as usual */
-    unsigned reads_fail;    /* so many reads to come answer BLK_MEDIA although the medium is well */
-    unsigned writes_fail;   /* so many writes to come are refused with BLK_MEDIA */
-    unsigned time_outs;     /* so many requests to come are not answered for half a minute, then BLK_TIMEOUT */
-    unsigned hanging;       /* requests that will be answered BLK_TIMEOUT */
-    uint64_t bad_sectors;   /* unreadable until overwritten */
+    bool off;             /* the power is off, or the process dead: nothing is heard, every answer is BLK_GONE */
+    bool gone;            /* as off, for this disk: pulled, or its cable */
+    bool dead;            /* the same for ever */
+    uint64_t latency_ns;  /* of most requests, about */
+    unsigned slow;        /* times the latency; 0: as usual */
+    unsigned reads_fail;  /* so many reads to come answer BLK_MEDIA although the medium is well */
+    unsigned writes_fail; /* so many writes to come are refused with BLK_MEDIA */
+    unsigned time_outs;   /* so many requests to come are not answered for half a minute, then BLK_TIMEOUT */
+    unsigned hanging;     /* requests that will be answered BLK_TIMEOUT */
+    uint64_t bad_sectors; /* unreadable until overwritten */
 
     struct simblock **blocks;
     uint64_t blocks_count, sequence;
@@ -59,8 +59,9 @@ struct simdisk *simdisk_create(struct loop *loop, unsigned number, const struct 
 /* Nothing may be in flight. */
 void simdisk_destroy(struct simdisk *disk);
 
-/* The power goes (or only the process, or the cable): what is in flight is answered BLK_GONE. Set `off` or `gone`. */
-void simdisk_cut(struct simdisk *disk, bool power);
+/* The power goes (or only the process, or the cable): `state`, its `off`, `gone` or `dead`, becomes true, and what is
+ * in flight is answered BLK_GONE. */
+void simdisk_cut(struct simdisk *disk, bool power, bool *state);
 
 /* A block of 512 bytes cannot be read from now on, until it is written. */
 void simdisk_spoil(struct simdisk *disk, uint64_t off);

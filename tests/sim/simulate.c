@@ -25,6 +25,7 @@ enum { WORKERS = 64, SHRINK_ATTEMPTS = 600, ATTEMPT_SECONDS = 60, TRACE_LINES = 
 
 struct worker {
     pid_t pid;
+    FILE *errors; /* its standard error */
     uint64_t first, step;
     /* Written by the worker. */
     uint64_t seed, runs, events, lives, crashes, crashes_in_recovery, recovery_runs, strict;
@@ -183,10 +184,25 @@ static void worker_start(struct worker *w, const struct options *o, double until
 {
     fflush(NULL);
     w->said[0] = '\0';
+    w->errors = tmpfile();
     w->pid = fork();
-    ASSERT(w->pid >= 0);
-    if (w->pid == 0)
+    ASSERT(w->pid >= 0 && w->errors != NULL);
+    if (w->pid == 0) {
+        dup2(fileno(w->errors), 2);
         work(w, o, until);
+    }
+}
+
+/* What it died of: the first line on standard error that is no log line of the array's. */
+static void worker_died(struct worker *w, int status)
+{
+    char line[sizeof w->said];
+    rewind(w->errors);
+    while (w->said[0] == '\0' && fgets(line, sizeof line, w->errors) != NULL)
+        if (strstr(line, "assert") != NULL || strstr(line, "ERROR") != NULL || strstr(line, "runtime error") != NULL)
+            snprintf(w->said, sizeof w->said, "%.*s", (int)strcspn(line, "\n"), line);
+    if (w->said[0] == '\0' && WIFSIGNALED(status))
+        snprintf(w->said, sizeof w->said, "%s", strsignal(WTERMSIG(status)));
 }
 
 static struct worker *worker_of(struct worker *workers, unsigned jobs, pid_t pid)
@@ -210,16 +226,18 @@ static void print_totals(const struct worker *workers, unsigned jobs, uint64_t f
         sum.virtual_s += workers[i].virtual_s;
     }
     double runs = sum.runs > 0 ? (double)sum.runs : 1;
-    printf("%llu seeds green, %llu failed, in %.1f s (%.0f a second a process); %llu starts, %llu crashes, %llu of them in recovery "
+    printf("%llu seeds green, %llu failed, in %.1f s (%.0f a second a process); %llu starts, %llu crashes, %llu of "
+           "them in recovery "
            "(in %.0f %% of the runs); %.1f million events, %.1f simulated hours\n",
-           (unsigned long long)sum.runs, (unsigned long long)failures, seconds, runs / seconds / jobs, (unsigned long long)sum.lives,
-           (unsigned long long)sum.crashes, (unsigned long long)sum.crashes_in_recovery, 100.0 * (double)sum.recovery_runs / runs,
-           (double)sum.events / 1e6, sum.virtual_s / 3600);
+           (unsigned long long)sum.runs, (unsigned long long)failures, seconds, runs / seconds / jobs,
+           (unsigned long long)sum.lives, (unsigned long long)sum.crashes, (unsigned long long)sum.crashes_in_recovery,
+           100.0 * (double)sum.recovery_runs / runs, (double)sum.events / 1e6, sum.virtual_s / 3600);
 }
 
 static int run_many(const struct options *o)
 {
-    struct worker *workers = mmap(NULL, WORKERS * sizeof *workers, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct worker *workers =
+        mmap(NULL, WORKERS * sizeof *workers, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ASSERT(workers != MAP_FAILED);
     double began = now_s(), until = o->seconds != 0 ? began + o->seconds : 1e18;
     uint64_t failures = 0;
@@ -235,6 +253,8 @@ static int run_many(const struct options *o)
         if (w == NULL)
             continue;
         running--;
+        worker_died(w, status);
+        fclose(w->errors);
         if (status == 0)
             continue;
         failures++;
@@ -260,9 +280,10 @@ static int run_one(const struct options *o)
 {
     struct sim_result result;
     bool good = sim_run(o->first, o->skip, o->verbose, &result);
-    printf("seed %llu (%s): %s%s; %u actions, %llu starts, %llu crashes, %llu events, hash %016llx\n", (unsigned long long)o->first, result.what,
-           good ? "green" : "FAILED: ", result.said, result.actions, (unsigned long long)result.lives, (unsigned long long)result.crashes,
-           (unsigned long long)result.events, (unsigned long long)result.hash);
+    printf("seed %llu (%s): %s%s; %u actions, %llu starts, %llu crashes, %llu events, hash %016llx\n",
+           (unsigned long long)o->first, result.what, good ? "green" : "FAILED: ", result.said, result.actions,
+           (unsigned long long)result.lives, (unsigned long long)result.crashes, (unsigned long long)result.events,
+           (unsigned long long)result.hash);
     return good ? 0 : 1;
 }
 

@@ -60,8 +60,8 @@ static uint64_t all_slots(const struct sim *s)
 static bool slot_is_well(const struct sim *s, unsigned slot)
 {
     const struct simdisk *d = world_disk(s, slot);
-    bool faulty = d->gone || d->dead || d->bad_sectors != 0 || d->slow != 0 || d->reads_fail != 0 || d->writes_fail != 0 ||
-                  d->time_outs != 0 || d->hanging != 0;
+    bool faulty = d->gone || d->dead || d->bad_sectors != 0 || d->slow != 0 || d->reads_fail != 0 ||
+                  d->writes_fail != 0 || d->time_outs != 0 || d->hanging != 0;
     return !faulty && (s->online & sim_bit(slot));
 }
 
@@ -130,10 +130,8 @@ void world_cut(struct sim *s, bool power)
         model_crash(s->volumes[i].model, power);
     s->crashed = true;
     s->crash_in = 0;
-    for (unsigned i = 0; i < s->disks_count; i++) {
-        simdisk_cut(s->disks[i], power);
-        s->disks[i]->off = true;
-    }
+    for (unsigned i = 0; i < s->disks_count; i++)
+        simdisk_cut(s->disks[i], power, &s->disks[i]->off);
     if (s->array != NULL)
         array_abandon(s->array);
 }
@@ -210,7 +208,8 @@ static unsigned read_labels(struct sim *s, uint64_t away, struct finding *found)
         if (is_away(s, disk, away))
             continue;
         struct finding *f = &found[asked++];
-        *f = (struct finding){.op = {.dev = &disk->dev, .label = &f->label, .done = label_found}, .pending = &pending, .disk = disk};
+        *f = (struct finding){
+            .op = {.dev = &disk->dev, .label = &f->label, .done = label_found}, .pending = &pending, .disk = disk};
         pending++;
         label_read(&f->op);
     }
@@ -254,20 +253,24 @@ static void check_members(struct sim *s, const struct assembly *a, const struct 
             continue;
         int index = a->disk_of_slot[slot];
         SIM_CHECK(s, index >= 0 && (int)found[index].disk->number == s->disk_of_slot[slot],
-                  "disk sd%d (slot %u) was in use to the end and is not taken back: %s", s->disk_of_slot[slot], slot, a->reason);
+                  "disk sd%d (slot %u) was in use to the end and is not taken back: %s", s->disk_of_slot[slot], slot,
+                  a->reason);
     }
 }
 
 static void check_verdict(struct sim *s, const struct assembly *a, const struct world_start *how)
 {
     uint64_t lost = lost_slots(s, a);
-    SIM_CHECK(s, (a->verdict == ASSEMBLY_SPLIT) == how->split, "%s: %s", how->split ? "a split brain was not seen" : "a split brain that is none", a->reason);
+    SIM_CHECK(s, (a->verdict == ASSEMBLY_SPLIT) == how->split, "%s: %s",
+              how->split ? "a split brain was not seen" : "a split brain that is none", a->reason);
     SIM_CHECK(s, a->verdict != ASSEMBLY_CLONE, "a clone where there is none: %s", a->reason);
-    SIM_CHECK(s, a->startable == (a->verdict == ASSEMBLY_COMPLETE || a->verdict == ASSEMBLY_DEGRADED), "startable and %s", assembly_verdict_name(a->verdict));
+    SIM_CHECK(s, a->startable == (a->verdict == ASSEMBLY_COMPLETE || a->verdict == ASSEMBLY_DEGRADED),
+              "startable and %s", assembly_verdict_name(a->verdict));
     if (a->verdict == ASSEMBLY_WAITING)
         SIM_CHECK(s, !config_survives(s, lost), "it waits, and all volumes could run: %s", a->reason);
     if (a->verdict == ASSEMBLY_DIRTY_DEGRADED)
-        SIM_CHECK(s, has_parity(s) && lost != 0 && !a->array.clean && !how->force, "it is refused as dirty and degraded: %s", a->reason);
+        SIM_CHECK(s, has_parity(s) && lost != 0 && !a->array.clean && !how->force,
+                  "it is refused as dirty and degraded: %s", a->reason);
     if (a->verdict == ASSEMBLY_COMPLETE)
         SIM_CHECK(s, lost == 0, "complete, and slots are lost: %s", a->reason);
 }
@@ -294,7 +297,8 @@ static void opened(struct sim *s, struct array *array)
     s->trouble |= all_slots(s) & ~s->online;
 }
 
-static bool open_decided(struct sim *s, const struct assembly *a, const struct finding *found, const struct world_start *how)
+static bool open_decided(struct sim *s, const struct assembly *a, const struct finding *found,
+                         const struct world_start *how)
 {
     struct array_disk disks[RAID_MEMBERS_MAX] = {0};
     struct sim_call call = call_new();
@@ -319,7 +323,8 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
     return call.call.error == 0 && !s->crashed;
 }
 
-static bool decide(struct sim *s, struct finding *found, unsigned count, const struct world_start *how, struct assembly *out)
+static bool decide(struct sim *s, struct finding *found, unsigned count, const struct world_start *how,
+                   struct assembly *out)
 {
     struct assembly_disk disks[SIM_DISKS];
     char identities[SIM_DISKS][SB_IDENTITY_SIZE];

@@ -159,6 +159,34 @@ Test(array_faults, taking_a_disk_out_is_refused_where_a_volume_would_fail)
 
 /* --- degraded starts --- */
 
+struct told {
+    struct array_call call;
+    bool over;
+};
+
+static void told_done(struct array_call *call)
+{
+    container_of(call, struct told, call)->over = true;
+}
+
+/* Found by simulation: the volume took it for whole until the end of the turn, and asked the disk. */
+Test(array_faults, a_request_in_the_same_turn_finds_the_member_gone)
+{
+    static const enum raid_level levels[] = {RAID_5, RAID_6, RAID_1, RAID_10};
+    static uint8_t bytes[1024 * 1024];
+    for (unsigned l = 0; l < ARRAY_LENGTH(levels); l++) {
+        struct rig *rig = rig_with(4, levels[l], 4 * MIB);
+        struct told told = {.call.done = told_done};
+        array_fail_member(rig->array, 1, &told.call);
+        cr_expect_eq(test_io(rig->t, array_volume(rig->array, "v"), BLK_READ, 0, 0, bytes, sizeof bytes), BLK_OK, "%s",
+                     raid_level_name(levels[l]));
+        cr_expect(testloop_run_until(rig->t, &told.over));
+        cr_expect_eq(told.call.error, 0, "%s: %s", raid_level_name(levels[l]), told.call.message);
+        cr_expect(rig_holds(rig, "v", 1), "%s", raid_level_name(levels[l]));
+        rig_destroy(rig);
+    }
+}
+
 Test(array_faults, a_disk_that_was_away_comes_back_stale_and_is_rebuilt)
 {
     struct rig *rig = rig_with(4, RAID_5, 4 * MIB);
