@@ -130,7 +130,8 @@ JOBS  ?= 2
 simulate := $(B)/tests/sim/simulate
 $(simulate): $(call obj,$(wildcard tests/sim/*.c) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal jansson)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(SAN),,-Wl$(comma)--wrap=mmap$(comma)--wrap=munmap) $^ -o $@ \
+	  $(shell $(PKG_CONFIG) --libs libisal jansson)
 SIM_SECONDS ?= 15
 .PHONY: sim sim-short
 sim: $(simulate)

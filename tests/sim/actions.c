@@ -143,9 +143,10 @@ static void act_replug(struct sim *s, struct dice *dice)
 static void act_cable(struct sim *s, struct dice *dice)
 {
     world_look(s);
-    if (s->array == NULL || s->trouble != 0)
-        return;
     uint64_t before = s->online, slots = dice_bits(dice) & (sim_bit(s->config.members) - 1);
+    bool several = __builtin_popcountll(slots) > 1 || s->config.volumes == 1;
+    if (s->array == NULL || s->trouble != 0 || !several)
+        return;
     if (s->config.strict && !config_survives(s, slots | ~before))
         s->doomed = true;
     s->trouble |= slots;

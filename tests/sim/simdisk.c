@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "raid/superblock.h"
 
 enum { SECTORS = PAGE_BYTES / SIM_SECTOR };
 #define TIMEOUT_NS 30000000000ull
@@ -133,6 +134,20 @@ void simdisk_heal(struct simdisk *disk)
 
 /* --- requests that are answered --- */
 
+/* Labels are read in long requests, and most of that is zero. Rows must have their bytes in their own pages. */
+static void read_nothing(struct simdisk *disk, struct blk_req *req, uint64_t at, uint64_t len, uint8_t *to)
+{
+    bool label = req->len == SB_SLOT_BYTES && len == PAGE_BYTES;
+    struct page **page = &req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES];
+    if (!label || disk->zeroes == NULL) {
+        memset(to, 0, len);
+        return;
+    }
+    page_put(*page);
+    page_ref(disk->zeroes);
+    *page = disk->zeroes;
+}
+
 static enum blk_status do_read(struct simdisk *disk, struct blk_req *req, uint64_t *bad_off)
 {
     for (uint64_t at = req->off, end = req->off + req->len, len; at < end; at += len) {
@@ -141,7 +156,7 @@ static enum blk_status do_read(struct simdisk *disk, struct blk_req *req, uint64
         uint8_t *to =
             (uint8_t *)req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES]->data + at % PAGE_BYTES;
         if (block == NULL) {
-            memset(to, 0, len);
+            read_nothing(disk, req, at, len, to);
             continue;
         }
         for (uint64_t s = at; block->bad != 0 && s < at + len; s += SIM_SECTOR) {
@@ -196,6 +211,8 @@ static void answer(struct simrequest *r, enum blk_status status, uint64_t bad_of
     struct simdisk *disk = r->disk;
     struct blk_req *req = r->req;
     disk->hanging -= r->answer == BLK_TIMEOUT;
+    if (status != BLK_OK)
+        disk->last_error_ns = disk->dev.loop->now_ns;
     LIST_REMOVE(r, link);
     free(r->write);
     free(r);

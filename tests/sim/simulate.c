@@ -185,12 +185,13 @@ static void worker_start(struct worker *w, const struct options *o, double until
     fflush(NULL);
     w->said[0] = '\0';
     w->errors = tmpfile();
-    w->pid = fork();
-    ASSERT(w->pid >= 0 && w->errors != NULL);
-    if (w->pid == 0) {
+    pid_t pid = fork();
+    ASSERT(pid >= 0 && w->errors != NULL);
+    if (pid == 0) {
         dup2(fileno(w->errors), 2);
         work(w, o, until);
     }
+    w->pid = pid;
 }
 
 /* What it died of: the first line on standard error that is no log line of the array's. */

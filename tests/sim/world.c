@@ -14,6 +14,8 @@
 #include "core/log.h"
 #include "raid/label.h"
 
+#define REMEMBERED_NS 2000000000ull
+
 /* --- disks --- */
 
 struct simdisk *world_disk_new(struct sim *s)
@@ -21,6 +23,7 @@ struct simdisk *world_disk_new(struct sim *s)
     SIM_CHECK(s, s->disks_count < SIM_DISKS, "a run with more than %d disks", SIM_DISKS);
     unsigned number = s->disks_count++;
     s->disks[number] = simdisk_create(&s->loop, number, &s->config.disk, dice_for(s->seed, 100 + number), &s->watch);
+    s->disks[number]->zeroes = s->zeroes;
     return s->disks[number];
 }
 
@@ -57,12 +60,23 @@ static uint64_t all_slots(const struct sim *s)
     return sim_bit(s->config.members) - 1;
 }
 
+/* A request that met an error remembers it to its end, a job for a moment. */
+static bool is_remembered(const struct sim *s, uint64_t error_ns)
+{
+    if (error_ns != 0 && s->loop.now_ns - error_ns < REMEMBERED_NS)
+        return true;
+    for (unsigned i = 0; i < SIM_IOS; i++)
+        if (s->ios[i].busy && s->ios[i].began_ns <= error_ns)
+            return true;
+    return false;
+}
+
 static bool slot_is_well(const struct sim *s, unsigned slot)
 {
     const struct simdisk *d = world_disk(s, slot);
     bool faulty = d->gone || d->dead || d->bad_sectors != 0 || d->slow != 0 || d->reads_fail != 0 ||
                   d->writes_fail != 0 || d->time_outs != 0 || d->hanging != 0;
-    return !faulty && (s->online & sim_bit(slot));
+    return !faulty && (s->online & sim_bit(slot)) && !is_remembered(s, d->last_error_ns);
 }
 
 void world_look(struct sim *s)
