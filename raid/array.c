@@ -7,8 +7,9 @@
  *      +-------------------------------+
  *         frozen meanwhile: the call ends with an error
  *
- * Opening writes one generation before anything is served, always: so that a torn generation of the last run cannot lag
- * behind a second one (C2), and with it what opening found: members that are absent now (a new fork), or that the
+ * Opening flushes all members first, since a generation that was read may stand in their caches only, and what comes
+ * next says that it is committed (sb_array.committed). Then it writes one generation before anything is served, always:
+ * so that a torn generation of the last run cannot lag behind a second one (C2), and with it what opening found: members that are absent now (a new fork), or that the
  * array was not stopped cleanly (synced_rows = 0 where there is redundancy).
  *
  * Closing is a list of conditions, looked at again whenever something ended (array_step): jobs stopped, no call, flush
@@ -268,6 +269,12 @@ static void open_over(struct task *task)
     jobs_kick(array);
 }
 
+/* What was read from the members is on them for good: now others may be told that they have it. */
+static void open_flushed(struct array_flush *flush)
+{
+    array_commit(flush->array, &flush->array->open_wait);
+}
+
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
                             bool created, struct array_call *call)
 {
@@ -296,7 +303,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     if (error == 0)
         error = open_volumes(array, created, call);
     if (error == 0) {
-        array_commit(array, &array->open_wait);
+        array_flush_start(array, &array->activity.flush, open_flushed);
     } else {
         call->error = error;
         open_failed(array);

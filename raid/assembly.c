@@ -194,10 +194,20 @@ static bool survives(const struct sb_volume *volume, const struct layout *layout
     return layout_survives(layout, volume->spec.level == RAID_JBOD ? lost >> volume->slot : lost);
 }
 
-/* A crash may have left its parity behind its data, and nothing on disk says what was under way. */
-static bool needs_resync(const struct sb_volume *volume, const struct layout *layout)
+/*
+ * May parity be behind the data, so that a lost chunk cannot be computed? After a crash nothing on disk says what was
+ * under way. A clean stop does not mend that: a resync that was not over is still due. But who lost a member before it
+ * stopped cleanly has served what it computed, and goes on to.
+ */
+static bool is_suspect(const struct disk_group *group, const struct sb_array *array, const struct sb_volume *volume,
+                       const struct layout *layout)
 {
-    return layout->parity && (volume->consistency == SB_RESYNC || volume->consistency == SB_BITMAP);
+    bool logged = volume->consistency != SB_RESYNC && volume->consistency != SB_BITMAP;
+    if (!layout->parity || logged)
+        return false;
+    uint64_t lost = group->lost & volume_slots(volume);
+    bool unsynced = volume->synced_rows < layout->rows;
+    return (!array->clean && lost != 0) || (unsynced && (lost & ~group->recorded) != 0);
 }
 
 /* True: some volume is lost only because members are away that may come back. */
@@ -211,7 +221,7 @@ static bool judge_volumes(struct disk_group *group, const struct sb_array *array
         if (!possible || !survives(volume, &layout, group->lost)) {
             group->lost_volumes |= bit(i);
             awaited = awaited || (possible && survives(volume, &layout, group->recorded));
-        } else if (!array->clean && needs_resync(volume, &layout) && (group->lost & volume_slots(volume)) != 0) {
+        } else if (is_suspect(group, array, volume, &layout)) {
             group->suspects |= bit(i);
         }
     }

@@ -64,10 +64,11 @@ static void start_if_down(struct sim *s)
 
 /* --- other eyes --- */
 
+static const uint8_t zeroes[PAGE_BYTES];
+
 static const uint8_t *medium_at(const struct sim *s, const struct sim_volume *v, uint64_t base, uint64_t row,
                                 unsigned role, uint64_t column)
 {
-    static const uint8_t zeroes[PAGE_BYTES];
     struct layout_place place;
     layout_place(&v->layout, row, role, &place);
     const struct simdisk *disk = s->disks[s->disk_of_slot[v->first_slot + place.slot]];
@@ -136,14 +137,15 @@ static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t
     const uint8_t *blocks[RAID_MEMBERS_MAX];
     for (uint64_t row = 0; row < v->layout.rows; row++)
         for (uint64_t column = 0; column < v->layout.spec.chunk; column += PAGE_BYTES) {
-            bool same = true; /* all zero, most likely */
+            bool zero = true; /* most likely */
             for (unsigned role = 0; role < v->layout.roles; role++) {
-                blocks[role] = medium_at(s, v, base, row, role, column);
-                same = same && blocks[role] == blocks[0];
+                const uint8_t *block = medium_at(s, v, base, row, role, column);
+                blocks[layout_codec_role(&v->layout, row, role)] = block;
+                zero = zero && block == zeroes;
             }
-            if (!same && v->layout.parity)
+            if (!zero && v->layout.parity)
                 check_parity(s, v, blocks, row, column);
-            else if (!same)
+            else if (!zero)
                 check_copies(s, v, blocks, row, column);
         }
 }

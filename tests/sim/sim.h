@@ -116,6 +116,10 @@ struct sim {
     bool doomed;          /* so much was pulled at once that errors are right until the next start */
     uint64_t trouble;     /* slots that have, or may have, faults: in a strict run every volume bears them */
     uint64_t must_in;     /* while down: slots whose disks are current, and must be found so */
+    uint64_t last;        /* while down: slots that ran to the end; one of them must be shown, or history is lost */
+    bool torn;            /* a degraded start was cut off: who took part in it must take part in the next one */
+    uint64_t torn_away;   /* and who was away */
+    bool lost;            /* the last to run is dead */
     uint64_t online;      /* slots that were ONLINE when last looked at */
 
     struct sim_io ios[SIM_IOS];

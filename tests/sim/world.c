@@ -129,6 +129,7 @@ static void note_members(struct sim *s)
     if (s->array != NULL) {
         world_look(s);
         s->must_in = s->online & peek_active(s->array);
+        s->last = s->online;
     }
     s->must_in &= ~s->trouble;
 }
@@ -257,6 +258,14 @@ static bool has_parity(const struct sim *s)
     return false;
 }
 
+static bool is_synced(const struct sim *s, const struct sb_array *a)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        if (s->volumes[i].layout.parity && a->volumes[i].synced_rows < s->volumes[i].layout.rows)
+            return false;
+    return true;
+}
+
 static void check_members(struct sim *s, const struct assembly *a, const struct finding *found, unsigned count)
 {
     for (unsigned slot = 0; slot < s->config.members; slot++) {
@@ -283,7 +292,7 @@ static void check_verdict(struct sim *s, const struct assembly *a, const struct 
     if (a->verdict == ASSEMBLY_WAITING)
         SIM_CHECK(s, !config_survives(s, lost), "it waits, and all volumes could run: %s", a->reason);
     if (a->verdict == ASSEMBLY_DIRTY_DEGRADED)
-        SIM_CHECK(s, has_parity(s) && lost != 0 && !a->array.clean && !how->force,
+        SIM_CHECK(s, has_parity(s) && lost != 0 && !(a->array.clean && is_synced(s, &a->array)) && !how->force,
                   "it is refused as dirty and degraded: %s", a->reason);
     if (a->verdict == ASSEMBLY_COMPLETE)
         SIM_CHECK(s, lost == 0, "complete, and slots are lost: %s", a->reason);
@@ -306,6 +315,7 @@ static void take_disks(struct sim *s, const struct assembly *a, const struct fin
 static void opened(struct sim *s, struct array *array)
 {
     s->array = array;
+    s->torn = false;
     s->result->lives++;
     world_look(s);
     s->trouble |= all_slots(s) & ~s->online;
@@ -322,6 +332,8 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
         if (lost & sim_bit(slot))
             world_slot_lost(s, slot);
     s->must_in &= ~lost;
+    s->torn = lost != 0;
+    s->torn_away = how->away;
     array_open(&s->loop, a, disks, &call.call);
     sim_wait(s, &call.over, "the array is being opened");
     bool bad_luck = s->crashed || !s->config.strict;
@@ -337,6 +349,19 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
     return call.call.error == 0 && !s->crashed;
 }
 
+static void trace_label(struct sim *s, const struct finding *f)
+{
+    const struct sb_array *a = &f->label.array;
+    const struct sb_fork *fork = &a->forks[a->forks_count - 1];
+    char states[SIM_SLOTS + 1] = "";
+    for (unsigned slot = 0; slot < a->members_count; slot++)
+        states[slot] = sb_member_state_name(a->members[slot].state)[0];
+    sim_trace(s, "      label of sd%u: slot %u, generation %llu, committed %llu, fork %02x%02x since %llu, %s, %s",
+              f->disk->number, f->label.slot, (unsigned long long)a->generation, (unsigned long long)a->committed,
+              fork->id.bytes[0], fork->id.bytes[1], (unsigned long long)fork->generation, a->clean ? "clean" : "dirty",
+              states);
+}
+
 static bool decide(struct sim *s, struct finding *found, unsigned count, const struct world_start *how,
                    struct assembly *out)
 {
@@ -346,6 +371,7 @@ static bool decide(struct sim *s, struct finding *found, unsigned count, const s
     for (unsigned i = 0; i < count; i++) {
         struct array_disk disk = world_array_disk(found[i].disk);
         memcpy(identities[i], disk.identity, sizeof disk.identity);
+        trace_label(s, &found[i]);
         disks[i] = (struct assembly_disk){&found[i].label, identities[i], found[i].disk->dev.name};
         if (how->prefer >= 0 && s->disk_of_slot[how->prefer] == (int)found[i].disk->number)
             options.prefer = found[i].label.member;
@@ -392,10 +418,26 @@ static void replug_all(struct sim *s)
         s->disks[i]->gone = false;
 }
 
+/* Is somebody shown who ran to the end? Whoever else is started alone begins another history. */
+static bool last_is_shown(const struct sim *s, uint64_t away)
+{
+    for (unsigned slot = 0; slot < s->config.members; slot++)
+        if ((s->last & ~away & sim_bit(slot)) && !world_disk(s, slot)->gone && !world_disk(s, slot)->dead)
+            return true;
+    return false;
+}
+
 /* Until it runs, or was cut off. False: it cannot. */
 static bool start_somehow(struct sim *s, struct dice *dice)
 {
     struct world_start how = {.prefer = -1, .away = draw_away(s, dice)};
+    if (s->torn || !last_is_shown(s, how.away)) {
+        replug_all(s);
+        how.away = s->torn && dice_one_in(dice, 2) && last_is_shown(s, s->torn_away) ? s->torn_away : 0;
+    }
+    s->lost = s->lost || !last_is_shown(s, how.away);
+    if (s->lost)
+        return false;
     s->trouble |= how.away;
     if (world_start(s, how) || s->crashed)
         return true;
