@@ -87,7 +87,8 @@ struct job_row {
     struct row_job work;
     struct array *array;
     uint64_t started_ns;
-    bool over; /* done, but not below low_row yet */
+    unsigned changes; /* of jobs, when it was issued */
+    bool over;        /* done, but not below low_row yet */
 };
 
 enum job_state { JOBS_IDLE, JOBS_RUNNING, JOBS_DRAINING, JOBS_SAVING };
@@ -112,6 +113,7 @@ struct array_jobs {
     uint64_t pass_slots, pass_volumes;
     bool pass_incomplete;
     /* What cannot go on until a member's state changes. */
+    unsigned changes; /* of members' states, so far */
     bool rebuild_blocked;
     uint64_t blocked_volumes;
     /* A checkpoint: flush, then commit. */

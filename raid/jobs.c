@@ -254,7 +254,7 @@ static void drain(struct array *array)
     drained(array);
 }
 
-/* The row needs more members than there are. */
+/* The row needs more members than there are, or one that stays in service refused its write. */
 static void job_failed(struct array *array, enum blk_status status)
 {
     struct array_jobs *jobs = &array->jobs;
@@ -296,8 +296,11 @@ static void row_done(struct row_job *work)
     jobs->bad_rows += work->status == BLK_MEDIA;
     jobs->changed_rows += work->changed;
     low_row_advance(array);
+    bool outdated = row->changes != jobs->changes && work->status != BLK_READONLY; /* members changed under it */
     if (sm_state(&jobs->state) == JOBS_DRAINING)
         drained(array);
+    else if (!good && outdated)
+        drain(array); /* and decide anew */
     else if (!good)
         job_failed(array, work->status);
     else
@@ -311,6 +314,7 @@ static void row_issue(struct array *array)
     ASSERT(!row->over);
     row->array = array;
     row->started_ns = loop_now_ns(array->loop);
+    row->changes = jobs->changes;
     row->work = (struct row_job){.work = jobs->work, .row = jobs->next_row++, .done = row_done};
     jobs->in_flight++;
     volume_row_job(array->volumes[jobs->volume].volume, &row->work);
@@ -427,6 +431,7 @@ void jobs_init(struct array *array)
 
 void jobs_members_changed(struct array *array)
 {
+    array->jobs.changes++;
     array->jobs.rebuild_blocked = false;
     array->jobs.blocked_volumes = 0;
     pump(array);

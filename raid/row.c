@@ -216,17 +216,30 @@ static void reads_submit(struct row_op *op)
     }
 }
 
+/*
+ * By a member that stays in service all the same: nobody may believe that it took the write. A job's row is not done
+ * then, and not just unreadable in places (BLK_MEDIA).
+ */
+static void write_refused(struct row_op *op, enum blk_status status)
+{
+    if (op->job != NULL) {
+        fail_and_stop(op, BLK_READONLY, volume_offset(op));
+    } else if (changes_data(op)) {
+        fail_and_stop(op, status, volume_offset(op));
+        volume_row_spoiled(op->volume, op->row);
+    }
+}
+
 static void write_done(struct row_io *io)
 {
     struct row_op *op = io->row;
     struct row_band *band = &op->bands[io->band];
     if (io->status == BLK_OK) {
         band->corrected |= band->media & (UINT64_C(1) << io->role);
-    } else if (op->job != NULL || (changes_data(op) && member_writable(io->member))) {
-        /* A member that stays although it did not take a write: nobody may believe that it did. */
-        fail_and_stop(op, io->status, volume_offset(op));
-        if (op->job == NULL)
-            volume_row_spoiled(op->volume, op->row);
+    } else if (member_writable(io->member)) {
+        write_refused(op, io->status);
+    } else if (op->kind == ROW_WORK_REBUILD) { /* others plan without it; here it may be what the work was for */
+        fail_and_stop(op, BLK_GONE, volume_offset(op));
     }
     io_over(op);
 }

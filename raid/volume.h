@@ -98,7 +98,8 @@ struct row_job {
     enum row_work work;
     uint64_t row;
     void (*done)(struct row_job *);
-    enum blk_status status; /* BLK_MEDIA: some chunk could not be read nor recovered */
+    enum blk_status status; /* BLK_MEDIA: some chunk could not be read nor recovered, the others are done. BLK_READONLY:
+                               a member in service refused a write. Else members are missing */
     bool changed;           /* something had to be written */
     struct task task;
     void *held; /* row.c's */

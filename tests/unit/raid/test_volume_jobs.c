@@ -218,3 +218,25 @@ Test(volume_jobs, a_rebuild_whose_member_or_source_dies_says_so)
     cr_expect(volume_failed(b->volume));
     bench_close(b);
 }
+
+/* Found by simulation: the row counted as done, and its other columns kept the parity they had. */
+Test(volume_jobs, a_member_that_refuses_a_correction_costs_a_resync_no_other_columns)
+{
+    struct bench_options options = {
+        .layout = {.level = RAID_6, .rotation = ROTATE_LEFT_SYMMETRIC, .members = 5, .chunk = 1 * MIB},
+        .extent = 2 * MIB,
+        .unsynced = true};
+    struct bench *b = bench_open(&options, 5);
+    bench_fill(b);
+    unsigned refuses = bench_slot(b, 0, 0);
+    bench_spoil(b, 0, 0, 4096, 512);
+    struct fault_rule no_writes = {.ops = 1u << BLK_WRITE, .status = BLK_MEDIA};
+    cr_assert_geq(fault_add(b->faults[refuses], &no_writes), 0);
+    bench_chunk(b, 0, 3)[900 * KIB] ^= 1;
+    bench_chunk(b, 0, 4)[1000 * KIB] ^= 1;
+    cr_expect_eq(bench_job(b, ROW_RESYNC, 0, NULL), BLK_OK);
+    cr_expect_eq(b->losses, 1);
+    bench_check_redundancy(b);
+    bench_check_contents(b);
+    bench_close(b);
+}
