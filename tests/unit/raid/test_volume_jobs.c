@@ -228,11 +228,10 @@ Test(volume_jobs, a_member_that_refuses_a_correction_costs_a_resync_no_other_col
         .unsynced = true};
     struct bench *b = bench_open(&options, 5);
     bench_fill(b);
-    unsigned refuses = bench_slot(b, 0, 0);
-    bench_spoil(b, 0, 0, 4096, 512);
+    unsigned refuses = bench_slot(b, 0, 3); /* P */
+    bench_spoil(b, 0, 3, 4096, 512);
     struct fault_rule no_writes = {.ops = 1u << BLK_WRITE, .status = BLK_MEDIA};
     cr_assert_geq(fault_add(b->faults[refuses], &no_writes), 0);
-    bench_chunk(b, 0, 3)[900 * KIB] ^= 1;
     bench_chunk(b, 0, 4)[1000 * KIB] ^= 1;
     cr_expect_eq(bench_job(b, ROW_RESYNC, 0, NULL), BLK_OK);
     cr_expect_eq(b->losses, 1);
