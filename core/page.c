@@ -129,6 +129,16 @@ bool page_pool_stuck(const struct page_pool *pool, struct page_pool_mark *mark)
     return stuck;
 }
 
+bool page_pool_waited_for(const struct page_pool *pool, const struct page_waiter *but)
+{
+    for (unsigned i = 0; i < PAGE_LINES; i++) {
+        const struct page_waiter *first = TAILQ_FIRST(&pool->lines[i]);
+        if (first != NULL && (first != but || TAILQ_NEXT(first, link) != NULL))
+            return true;
+    }
+    return false;
+}
+
 uint32_t page_pool_size(const struct page_pool *pool)
 {
     return pool->count;

@@ -60,6 +60,9 @@ struct page_pool_mark {
     bool waiting[PAGE_LINES];
     uint32_t left[PAGE_LINES];
 };
+/* Does anybody but `but` wait in line? */
+bool page_pool_waited_for(const struct page_pool *pool, const struct page_waiter *but);
+
 /* Has a line not moved since the mark was made? Makes a new mark. A mark of zeroes is none. */
 bool page_pool_stuck(const struct page_pool *pool, struct page_pool_mark *mark);
 

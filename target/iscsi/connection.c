@@ -108,6 +108,7 @@ bool connection_reads(const struct connection *conn)
 
 void connection_want(struct connection *conn)
 {
+    stall_watch(conn);
     unsigned events = (connection_reads(conn) ? STREAM_READ : 0) | (conn->tx.stalled ? STREAM_WRITE : 0);
     if (events == conn->wanted)
         return;
@@ -177,6 +178,8 @@ static void full_feature_begin(struct connection *conn)
     phase_move(conn, PHASE_FULL_FEATURE);
     conn->rx.reader.header_digest = keys->value[KEY_HEADER_DIGEST] == DIGEST_CRC32C;
     conn->rx.reader.data_digest = keys->value[KEY_DATA_DIGEST] == DIGEST_CRC32C;
+    __atomic_store_n(&conn->header_digest, conn->rx.reader.header_digest, __ATOMIC_RELAXED);
+    __atomic_store_n(&conn->data_digest, conn->rx.reader.data_digest, __ATOMIC_RELAXED);
     timer_stop(conn->loop, &conn->timer);
     control_keepalive(conn);
     log_info("iSCSI: %s at %s logged in to %s", keys->initiator, conn->peer,
@@ -242,7 +245,7 @@ static void request_header(struct connection *conn)
     if (verdict == SESSION_IGNORE)
         return;
     if (verdict != SESSION_TAKE) {
-        control_reject(conn, conn->rx.reader.header, reasons[verdict]);
+        control_reject(conn, reasons[verdict]);
         return;
     }
     memcpy(cmd->reply.bhs, conn->rx.reader.header, PDU_BHS_BYTES);
@@ -259,15 +262,16 @@ void connection_header(struct connection *conn)
     rx->command = NULL;
     rx->burst = NULL;
     rx->at = rx->room = 0;
+    rx->rejected = false;
     enum pdu_reject reason = pdu_decode(rx->reader.header, &rx->pdu);
     if (connection_phase(conn) == PHASE_LOGIN)
         login_header(conn);
     else if (rx->pdu.data_len > MAX_RECV_OURS)
         connection_close(conn, "data segment longer than declared"); /* 7.7: a format error */
     else if (reason != PDU_OK)
-        control_reject(conn, rx->reader.header, reason);
+        control_reject(conn, reason);
     else if (!takes_opcode(conn, (enum pdu_opcode)rx->pdu.opcode))
-        control_reject(conn, rx->reader.header, PDU_REJECT_PROTOCOL);
+        control_reject(conn, PDU_REJECT_PROTOCOL);
     else if (rx->pdu.opcode == PDU_DATA_OUT)
         transfer_data_out(conn, &rx->pdu);
     else if (rx->pdu.opcode != PDU_NOP_OUT || rx->pdu.itt != PDU_TAG_NONE) /* else the answer to a ping: it was heard */
@@ -295,7 +299,7 @@ void connection_complete(struct connection *conn, bool digest_good)
         return;
     }
     if (!digest_good)
-        control_reject(conn, rx->reader.header, PDU_REJECT_DATA_DIGEST);
+        control_reject(conn, PDU_REJECT_DATA_DIGEST);
     if (rx->burst != NULL)
         transfer_data_complete(conn, digest_good);
     else if (cmd != NULL)
@@ -373,12 +377,28 @@ void connection_close(struct connection *conn, const char *why)
     log_info("iSCSI: %s: %s", conn->peer, why);
     phase_move(conn, PHASE_CLOSED);
     timer_stop(conn->loop, &conn->timer);
+    timer_stop(conn->loop, &conn->stall.timer);
     stream_close(conn->stream);
     conn->stream = NULL;
     if (conn->session != NULL)
         commands_abandon(conn);
     server_session_end(conn);
     loop_defer_late(conn->loop, &conn->end_task);
+}
+
+/* 11.9: not during login, and in a discovery session it would be a surprise. */
+static bool hears_async(const struct connection *conn)
+{
+    return connection_phase(conn) == PHASE_FULL_FEATURE && conn->session->nexus != NULL;
+}
+
+void connection_drop(struct connection *conn, const char *why)
+{
+    if (hears_async(conn)) {
+        control_async(conn, 2, conn->login.cid, 0, 0); /* the connection will be dropped */
+        send_flush(conn);
+    }
+    connection_close(conn, why);
 }
 
 /* Nothing of this connection is in any list of the loop, and the disk has let go of it. */
@@ -410,15 +430,10 @@ void connection_order(struct connection *conn, enum order order, uint64_t grace_
     }
     if (conn->stream == NULL)
         return;
-    bool normal = connection_phase(conn) == PHASE_FULL_FEATURE && conn->session->nexus != NULL;
-    if (order == ORDER_DRAIN && normal) {
+    if (order == ORDER_DRAIN && hears_async(conn)) {
         uint64_t seconds = MIN(grace_ns / 1000000000, (uint64_t)UINT16_MAX);
         control_async(conn, 1, 0, 0, (uint16_t)seconds); /* 11.9.1: log out, within Parameter3 seconds */
         return;
     }
-    if (order == ORDER_CUT && normal) {
-        control_async(conn, 2, conn->login.cid, 0, 0); /* the connection will be dropped */
-        send_flush(conn);
-    }
-    connection_close(conn, "the target is being stopped");
+    connection_drop(conn, "the target is being stopped");
 }

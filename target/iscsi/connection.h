@@ -13,7 +13,7 @@
  *        |________________________/
  *
  * The files: connection.c life and dispatch; receive.c and send.c the two directions; transfer.c SCSI commands and
- * their data; task.c task management; text.c SendTargets; control.c NOP, logout, reject, asynchronous messages;
+ * their data; stall.c peers that hold up others; task.c task management; text.c SendTargets; control.c NOP, logout, reject, asynchronous messages;
  * server.c targets, loops, drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
  */
 #ifndef TARGET_ISCSI_CONNECTION_H
@@ -58,6 +58,8 @@ struct receiver {
     uint64_t at;             /* where the next byte goes, counting from pages[0] */
     uint32_t room;           /* bytes that are kept; the rest is dropped */
     bool blocked;            /* no pages for the data that comes next */
+    bool rejected;           /* this PDU was: one Reject is enough */
+    uint64_t stored;         /* bytes of data put into pages so far */
 };
 
 /* A text request over several PDUs, and its answer over several: text.c. */
@@ -67,6 +69,19 @@ struct text_exchange {
     bool replying; /* an answer has not left yet: its bytes must stay */
     char *answer;  /* NULL: none */
     uint32_t answer_len, answer_sent;
+};
+
+/* Looks at whether the peer moves: stall.c. */
+struct stall {
+    struct timer timer;
+    uint64_t stored_before, sent_before;
+    unsigned still_looks, starving_looks; /* in a row */
+};
+
+/* The initiator's port, 4.2.7.1: settled when the login has named the target, and then for all loops to read. */
+struct initiator_port {
+    char name[ISCSI_NAME_MAX + 1];
+    uint8_t isid[6];
 };
 
 /* An order of the server to a connection on whatever loop: see server.c. */
@@ -98,6 +113,7 @@ struct connection {
     struct timer timer; /* login: its end; then: keep-alive */
     uint64_t login_due_ns, heard_ns;
     bool pinged; /* a ping is under way, and nothing was heard since */
+    struct stall stall;
 
     struct notice notices[NOTICES];
     struct notice_list notices_free;
@@ -110,6 +126,7 @@ struct connection {
     struct loop *home;        /* where orders go */
     char peer[64], local[64]; /* of the stream, which other loops may not touch */
     bool registered;          /* counts as a session: its login named a target or discovery */
+    struct initiator_port port;
     bool gone, order_under_way;
     enum order order_wanted, order_sent;
     struct task order_task, gone_task;
@@ -117,6 +134,7 @@ struct connection {
     /* Written by the connection's loop, read by the server's: counters may lag. */
     uint64_t read_bytes, written_bytes, commands;
     const char *phase_name;
+    bool header_digest, data_digest;
 };
 
 /* connection.c */
@@ -124,6 +142,8 @@ struct connection *connection_create(struct iscsi_server *server, struct stream 
 void connection_free(struct connection *conn);
 void connection_start(struct connection *conn);
 void connection_close(struct connection *conn, const char *why);
+/* As connection_close, but the initiator is told, if it listens. */
+void connection_drop(struct connection *conn, const char *why);
 /* Send what is in line, then close. */
 void connection_end(struct connection *conn);
 void connection_header(struct connection *conn);
@@ -167,6 +187,9 @@ bool transfer_data_due(const struct session *session);
 /* Give it up, whatever it waits for: with no answer, or (`tell`) with status TASK ABORTED. */
 void transfer_abort(struct command *cmd, bool tell);
 
+/* stall.c: to be called when something has been received or sent */
+void stall_watch(struct connection *conn);
+
 /* task.c */
 void task_run(struct command *cmd);
 
@@ -177,7 +200,9 @@ void text_reset(struct connection *conn);
 /* control.c */
 void nop_run(struct command *cmd);
 void logout_run(struct command *cmd);
-void control_reject(struct connection *conn, const uint8_t *header, enum pdu_reject reason);
+/* Reject the PDU being received, or a request whose turn has come. */
+void control_reject(struct connection *conn, enum pdu_reject reason);
+void control_reject_request(struct connection *conn, const uint8_t *header, enum pdu_reject reason);
 void control_async(struct connection *conn, uint8_t event, uint16_t parameter1, uint16_t parameter2,
                    uint16_t parameter3);
 void control_reopen(struct connection *conn);

@@ -2,8 +2,8 @@
  * Pings, logout, Reject and asynchronous messages (RFC 7143, 11.9, 11.14 to 11.19).
  *
  * Answers to requests leave from the request's own slot (control_reply); what the target says unasked takes a notice
- * from the connection's small pool. When that pool is empty the connection reads no further (connection_reads), so a
- * Reject always finds one; the other notices are left out then: a peer that takes nothing would not take them either.
+ * from the connection's small pool. When that pool is empty the connection reads no further (connection_reads), and a
+ * PDU is rejected once, so that its Reject always finds one; the other notices are left out then: a peer that takes nothing would not take them either.
  */
 #include <string.h>
 
@@ -99,10 +99,19 @@ static void notice_send(struct connection *conn, const struct pdu_out *out, cons
 }
 
 /* 11.17: with the header of the PDU that is refused. */
-void control_reject(struct connection *conn, const uint8_t *header, enum pdu_reject reason)
+void control_reject_request(struct connection *conn, const uint8_t *header, enum pdu_reject reason)
 {
     struct pdu_out out = {.opcode = PDU_REJECT, .flags = PDU_FINAL, .byte2 = (uint8_t)reason, .itt = PDU_TAG_NONE};
     notice_send(conn, &out, header, STAT_TAKE);
+}
+
+/* Its header may be wrong, and then the digest of its data as well. */
+void control_reject(struct connection *conn, enum pdu_reject reason)
+{
+    if (conn->rx.rejected)
+        return;
+    conn->rx.rejected = true;
+    control_reject_request(conn, conn->rx.reader.header, reason);
 }
 
 void control_async(struct connection *conn, uint8_t event, uint16_t parameter1, uint16_t parameter2,

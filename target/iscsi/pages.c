@@ -10,6 +10,12 @@
 #include "core/check.h"
 #include "target/iscsi/connection.h"
 
+static void hold(struct command *cmd)
+{
+    cmd->page_state = PAGES_HELD;
+    cmd->moved_ns = loop_now_ns(cmd->conn->loop);
+}
+
 static void grant(struct command *cmd)
 {
     struct connection *conn = cmd->conn;
@@ -64,7 +70,7 @@ static void resume(struct task *task)
     line_advance(conn);
     while ((cmd = TAILQ_FIRST(&conn->page_granted)) != NULL) {
         TAILQ_REMOVE(&conn->page_granted, cmd, page_link);
-        cmd->page_state = PAGES_HELD;
+        hold(cmd);
         if (conn->rx.blocked && conn->rx.command == cmd)
             conn->rx.blocked = false;
         if (cmd->pdu.opcode == PDU_COMMAND)
@@ -91,7 +97,7 @@ bool pages_acquire(struct command *cmd)
         return true;
     if (!TAILQ_EMPTY(&conn->page_line) || !page_pool_get(conn->loop->pages, cmd->pages, cmd->page_count))
         return false;
-    cmd->page_state = PAGES_HELD;
+    hold(cmd);
     return true;
 }
 

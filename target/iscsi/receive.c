@@ -25,6 +25,16 @@ static uint32_t buffered(const struct receiver *rx)
     return rx->end - rx->start;
 }
 
+/* `len` more bytes stand in the command's pages. */
+static void stored(struct connection *conn, uint32_t len)
+{
+    struct receiver *rx = &conn->rx;
+    rx->at += len;
+    rx->room -= len;
+    rx->stored += len;
+    rx->command->moved_ns = loop_now_ns(conn->loop);
+}
+
 /* `len` bytes of data stand in the buffer: keep what has room. */
 static void data_store(struct connection *conn, uint32_t len)
 {
@@ -35,12 +45,14 @@ static void data_store(struct connection *conn, uint32_t len)
     rx->start += len;
     if (kept == 0)
         return;
-    if (rx->sink == SINK_LOGIN)
+    if (rx->sink == SINK_LOGIN) {
         memcpy(conn->text + rx->at, from, kept);
-    else
+        rx->at += kept;
+        rx->room -= kept;
+    } else {
         pages_copy_in(rx->command->pages, rx->at, from, kept);
-    rx->at += kept;
-    rx->room -= kept;
+        stored(conn, kept);
+    }
 }
 
 /* Deal with one piece of the buffer; false: more bytes are needed. */
@@ -79,13 +91,13 @@ static bool goes_direct(const struct receiver *rx)
 }
 
 /* What was received straight into pages is told to the reader. */
-static void direct_moved(struct receiver *rx, const struct iovec *iov, uint32_t len)
+static void direct_moved(struct connection *conn, const struct iovec *iov, uint32_t len)
 {
-    rx->at += len;
-    rx->room -= len;
+    if (len > 0)
+        stored(conn, len);
     for (; len > 0; iov++) {
         uint32_t part = MIN(len, (uint32_t)iov->iov_len);
-        pdu_reader_moved(&rx->reader, iov->iov_base, part);
+        pdu_reader_moved(&conn->rx.reader, iov->iov_base, part);
         len -= part;
     }
 }
@@ -114,7 +126,7 @@ static bool receive_some(struct connection *conn)
     conn->heard_ns = loop_now_ns(conn->loop);
     conn->pinged = false; /* whatever it says, it lives */
     uint32_t in_pages = (uint32_t)MIN((uint64_t)n, direct);
-    direct_moved(rx, iov, in_pages);
+    direct_moved(conn, iov, in_pages);
     rx->end = (uint32_t)n - in_pages;
     return (uint64_t)n == direct + behind;
 }

@@ -222,8 +222,7 @@ void server_gone(struct connection *conn)
 
 static bool same_port(const struct connection *a, const struct connection *b)
 {
-    return strcmp(a->login.keys.initiator, b->login.keys.initiator) == 0 &&
-           memcmp(a->login.isid, b->login.isid, sizeof a->login.isid) == 0;
+    return strcmp(a->port.name, b->port.name) == 0 && memcmp(a->port.isid, b->port.isid, sizeof a->port.isid) == 0;
 }
 
 static void order_send(struct connection *conn, enum order order, uint64_t grace_ns);
@@ -248,9 +247,17 @@ static uint32_t sessions_count(struct connection *conn, bool discovery)
     return count;
 }
 
+/* From here on the login may go on on another loop: who it is is kept apart from it. */
+static void port_settle(struct connection *conn)
+{
+    text_format(conn->port.name, sizeof conn->port.name, "%s", conn->login.keys.initiator);
+    memcpy(conn->port.isid, conn->login.isid, sizeof conn->port.isid);
+}
+
 static enum login_status session_admit(struct connection *conn)
 {
     bool discovery = login_discovery(&conn->login);
+    port_settle(conn);
     conn->target = discovery ? NULL : target_find(conn->server, conn->login.keys.target);
     if (!discovery && conn->target == NULL)
         return LOGIN_NO_TARGET;
@@ -295,6 +302,7 @@ void server_find_target(struct connection *conn)
 void server_ready_to_move(struct connection *conn)
 {
     timer_stop(conn->loop, &conn->timer);
+    timer_stop(conn->loop, &conn->stall.timer);
     conn->move_wanted = false;
     conn->wanted = 0;
     stream_want(conn->stream, 0);
@@ -342,9 +350,9 @@ static bool tsih_used(const struct iscsi_target *target, uint16_t tsih)
 /* 4.2.7.1, and SPC's TransportID: name, ",i,0x", ISID. */
 static void port_name(const struct connection *conn, char out[PORT_NAME_MAX])
 {
-    const uint8_t *isid = conn->login.isid;
-    text_format(out, PORT_NAME_MAX, "%s,i,0x%02x%02x%02x%02x%02x%02x", conn->login.keys.initiator, isid[0], isid[1],
-                isid[2], isid[3], isid[4], isid[5]);
+    const uint8_t *isid = conn->port.isid;
+    text_format(out, PORT_NAME_MAX, "%s,i,0x%02x%02x%02x%02x%02x%02x", conn->port.name, isid[0], isid[1], isid[2],
+                isid[3], isid[4], isid[5]);
 }
 
 static bool nexus_make(struct connection *conn)
@@ -494,10 +502,9 @@ uint32_t iscsi_server_connections(const struct iscsi_server *server)
 
 static void info_fill(const struct connection *conn, struct iscsi_session_info *out)
 {
-    const struct negotiation *keys = &conn->login.keys;
-    *out = (struct iscsi_session_info){.header_digest = keys->value[KEY_HEADER_DIGEST] == DIGEST_CRC32C,
-                                       .data_digest = keys->value[KEY_DATA_DIGEST] == DIGEST_CRC32C};
-    text_format(out->initiator, sizeof out->initiator, "%s", conn->registered ? keys->initiator : "");
+    *out = (struct iscsi_session_info){.header_digest = __atomic_load_n(&conn->header_digest, __ATOMIC_RELAXED),
+                                       .data_digest = __atomic_load_n(&conn->data_digest, __ATOMIC_RELAXED)};
+    text_format(out->initiator, sizeof out->initiator, "%s", conn->registered ? conn->port.name : "");
     text_format(out->target, sizeof out->target, "%s", conn->target != NULL ? conn->target->name : "");
     text_format(out->peer, sizeof out->peer, "%s", conn->peer);
     text_format(out->phase, sizeof out->phase, "%s", __atomic_load_n(&conn->phase_name, __ATOMIC_RELAXED));

@@ -61,6 +61,7 @@ struct command {
     struct page **pages; /* room for COMMAND_PAGES_MAX */
     uint32_t page_count; /* wanted or held */
     enum page_state page_state;
+    uint64_t moved_ns; /* when it got pages, data or its R2T left: since then it waits for the peer */
 
     struct scsi_task scsi;
     uint32_t expected;         /* bytes of Data-Out that belong to it in all */

@@ -43,7 +43,7 @@ static void respond(struct command *cmd)
 
 static void refuse(struct command *cmd, enum pdu_reject reason)
 {
-    control_reject(cmd->conn, cmd->reply.bhs, reason); /* where connection.c has put the request's header */
+    control_reject_request(cmd->conn, cmd->reply.bhs, reason); /* where connection.c has put the request's header */
     connection_release(cmd);
 }
 

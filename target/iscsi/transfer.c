@@ -181,12 +181,12 @@ static bool burst_accepts(struct command *cmd, const struct burst *burst, const 
 {
     if (pdu->data_out.data_sn != burst->data_sn) {
         transfer_fail(cmd, KEY_ABORTED_COMMAND, ASC_SERVICE, 0x05);
-        control_reject(cmd->conn, cmd->conn->rx.reader.header, PDU_REJECT_PROTOCOL);
+        control_reject(cmd->conn, PDU_REJECT_PROTOCOL);
         return false;
     }
     if (pdu->data_out.offset != burst->offset + burst->got || pdu->data_len > burst->len - burst->got) {
         fail_data(cmd, burst == &cmd->unsolicited ? 0x0c : 0x0d);
-        control_reject(cmd->conn, cmd->conn->rx.reader.header, PDU_REJECT_FIELD);
+        control_reject(cmd->conn, PDU_REJECT_FIELD);
         return false;
     }
     return true;
@@ -205,7 +205,7 @@ void transfer_data_out(struct connection *conn, const struct pdu *pdu)
     if (burst == NULL) {
         if (pdu->ttt == PDU_TAG_NONE)
             fail_data(cmd, 0x0c);
-        control_reject(conn, conn->rx.reader.header, PDU_REJECT_FIELD);
+        control_reject(conn, PDU_REJECT_FIELD);
         transfer_advance(cmd);
         return;
     }
@@ -271,8 +271,8 @@ static bool emit_r2t(struct connection *conn, struct outgoing *out)
 
 static void r2t_sent(struct connection *conn, struct outgoing *out)
 {
-    (void)conn;
     struct command *cmd = container_of(out, struct command, r2t);
+    cmd->moved_ns = loop_now_ns(conn->loop);
     if (command_state(cmd) == COMMAND_WAITING)
         transfer_advance(cmd);
 }

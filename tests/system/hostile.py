@@ -308,6 +308,11 @@ def scsi_write(lba, blocks, edtl, itt, cmdsn, data=b"", final=True):
                      specific=struct.pack(">III", edtl, cmdsn, 1) + cdb)
 
 
+def scsi_rw(opcode, flags, lba, blocks, itt, cmdsn):
+    cdb = struct.pack(">BBIBHB", opcode, 0, lba, 0, blocks, 0) + b"\0" * 6
+    return iscsi_pdu(0x01, flags, itt=itt, specific=struct.pack(">III", blocks * 512, cmdsn, 1) + cdb)
+
+
 def drain_attention(s, cmdsn=1):
     """TEST UNIT READY until the power-on attention is gone; returns the next CmdSN."""
     for _ in range(5):
@@ -358,6 +363,46 @@ def case_write_stalls_waiting_for_data():
     assert time.time() - start < 5
     for s in stalled:
         s.close()
+
+
+def large_reads():
+    """A fresh client of each kind reads 4 MiB: more than the pool keeps back for small requests."""
+    s = nbd_go()
+    s.sendall(request(0, 1, 0, 4 << 20))
+    assert simple(s) == (0, 1)
+    exactly(s, 4 << 20)
+    s.close()
+    s = iscsi_login()
+    cmdsn = drain_attention(s)
+    s.sendall(scsi_rw(0x28, 0xC1, 0, 8192, 70, cmdsn))
+    got = 0
+    while got < 4 << 20:
+        bhs, data = iscsi_read(s)
+        assert bhs[0] == 0x25, bhs.hex()
+        got += len(data)
+    s.close()
+
+
+def hold_the_pool(flags, opcode, gap):
+    holders = []
+    for _ in range(10):
+        s = iscsi_login(["InitialR2T=Yes", "ImmediateData=No"])
+        cmdsn = drain_attention(s) + gap
+        s.sendall(b"".join(scsi_rw(opcode, flags, 0, 16384, 100 + n, cmdsn + n) for n in range(32)))
+        holders.append(s)
+    start = time.time()
+    large_reads()
+    assert time.time() - start < 15, "others waited %.1f s" % (time.time() - start)
+    for s in holders:
+        assert closed(s, 10), "a holder of pages was not cut"
+
+
+def case_many_writes_without_data():
+    hold_the_pool(0xA1, 0x2A, 0)
+
+
+def case_many_reads_behind_a_gap():
+    hold_the_pool(0xC1, 0x28, 1)
 
 
 # --- what the attacks wrote is put back, for the comparison at the end ---

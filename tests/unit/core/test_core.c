@@ -142,11 +142,13 @@ Test(page, small_requests_have_a_part_that_large_ones_do_not_take)
     cr_assert(page_pool_get(pool, &held[400], 48));
     cr_expect_not(page_pool_stuck(pool, &mark), "nobody waits");
     page_pool_wait(pool, &large.waiter);
+    cr_expect(page_pool_waited_for(pool, NULL) && !page_pool_waited_for(pool, &large.waiter));
     cr_expect_not(page_pool_stuck(pool, &mark), "nobody waited");
     for (unsigned i = 0; i < 64; i += 2)
         cr_assert(page_pool_get(pool, &small[i], 2), "%u small pages are out", i);
     cr_expect(page_pool_stuck(pool, &mark), "the large one waits still");
     page_pool_wait(pool, &last.waiter);
+    cr_expect(page_pool_waited_for(pool, &large.waiter), "for the last one");
     page_put_all(&held[444], 4);
     cr_expect(large.served && !last.served, "what a large one gave back is for a large one");
     cr_expect_not(page_pool_stuck(pool, &mark), "its line has moved");

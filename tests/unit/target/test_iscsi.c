@@ -438,6 +438,40 @@ Test(iscsi, extended_cdbs_and_bidirectional_commands_are_refused)
     drop(ini);
 }
 
+Test(iscsi, a_pdu_that_is_wrong_in_two_ways_is_rejected_once)
+{
+    static const struct {
+        const char *what;
+        bool no_burst;
+        uint32_t data_sn, offset;
+        uint8_t reason;
+    } cases[] = {{"DataSN", false, 1, 0, PDU_REJECT_PROTOCOL},
+                 {"offset", false, 0, 512, PDU_REJECT_FIELD},
+                 {"transfer tag", true, 0, 0, PDU_REJECT_FIELD}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct ini_rig *rig = plain_rig();
+        struct ini *ini = ini_session(rig, 1, "DataDigest=CRC32C");
+        uint8_t bhs[PDU_BHS_BYTES], cdb[16], r2t[PDU_BHS_BYTES], data[516] = {1}, reject[PDU_BHS_BYTES];
+        ini_cdb_rw(cdb, true, 0, 2);
+        ini_command(ini, bhs, INI_F | INI_W, 1024, cdb);
+        ini_send(ini, bhs, NULL, 0);
+        ini_expect(ini, PDU_R2T, r2t, NULL, 0);
+        uint32_t ttt = get_be32(r2t + 20);
+        ini->data_digest = false; /* the last four bytes are the wrong digest */
+        ini_data_out(ini, bhs, cases[i].no_burst ? ttt + 1 : ttt, cases[i].data_sn, cases[i].offset, true, data, 512);
+        teststream_feed(ini->s, data, 4);
+        ini->data_digest = true;
+        ini_expect(ini, PDU_REJECT, reject, NULL, 0);
+        cr_expect_eq(reject[2], cases[i].reason, "%s: %02x", cases[i].what, reject[2]);
+        if (cases[i].no_burst)
+            ini_expect_silence(ini);
+        else
+            cr_expect_eq(ini_answer(ini).status, 2, "%s: the command ends, with no other Reject", cases[i].what);
+        cr_expect_eq(ini_do(ini, 0, 0, INI_CDB(0)).status, 0, "%s: the session goes on", cases[i].what);
+        drop(ini);
+    }
+}
+
 /* --- counts --- */
 
 Test(iscsi, thirty_two_pipelined_reads_are_one_receive_and_one_send)

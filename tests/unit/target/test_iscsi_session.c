@@ -668,6 +668,22 @@ Test(iscsi_session, info_shows_who_is_there)
     drop(ini);
 }
 
+Test(iscsi_session, info_shows_digests_when_the_login_is_over)
+{
+    static const char names[] = "InitiatorName=" INI_NAME "\0TargetName=" INI_TARGET "\0HeaderDigest=CRC32C";
+    struct ini_rig *rig = plain_rig();
+    struct ini *ini = ini_connect(rig, 1);
+    struct iscsi_session_info info;
+    cr_assert_eq(ini_login_request(ini, 0x04, 0, names, sizeof names, NULL, 0), 0);
+    cr_assert_eq(iscsi_server_info(rig->server, &info, 1), 1);
+    cr_expect_str_eq(info.initiator, INI_NAME);
+    cr_expect_not(info.header_digest, "what is being negotiated is the login's business");
+    cr_assert_eq(ini_login_request(ini, 0x87, 0, NULL, 0, NULL, 0), 0);
+    cr_assert_eq(iscsi_server_info(rig->server, &info, 1), 1);
+    cr_expect(info.header_digest && !info.data_digest);
+    drop(ini);
+}
+
 /* --- a target on another loop --- */
 
 static void run_both(struct testloop *a, struct testloop *b)
