@@ -5,8 +5,9 @@
 #   make demo DETACH=1      the same, left running; prints nbd= iscsi= web= pidfile= config=     (DIR= LEVEL= SIZE= *_PORT=)
 #   make demo-stop DIR=     ends it
 #   make check              install what is missing, build, run every test
-#   make unit layers        parts of check: unit system fuzz-short lint-docs lint-shape san
+#   make unit layers        parts of check: unit system sim-short fuzz-short lint-docs lint-shape san
 #   make fuzz soak          the long forms
+#   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (make sim-short, sim-planted)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|iscsi|raid6 ROUNDS=3 SECONDS=2)
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
@@ -133,7 +134,7 @@ $(simulate): $(call obj,$(wildcard tests/sim/*.c) tests/unit/lib/testloop.c test
 	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(SAN),,-Wl$(comma)--wrap=mmap$(comma)--wrap=munmap) $^ -o $@ \
 	  $(shell $(PKG_CONFIG) --libs libisal jansson)
 SIM_SECONDS ?= 15
-.PHONY: sim sim-short
+.PHONY: sim sim-short sim-planted
 sim: $(simulate)
 	$(Q)$(simulate) --seeds $(FIRST)..$$(($(FIRST) + $(SEEDS) - 1)) -j $(JOBS)
 # Seeds that once failed; the same ones every time; and others every day.
@@ -143,6 +144,10 @@ sim-short: $(simulate)
 	$(Q)$(simulate) --seeds 1..100000 -j $(JOBS) --seconds $(SIM_SECONDS)
 	$(Q)first=$$(date +%Y%m%d)0000000; echo "fresh seeds from $$first"; \
 	  $(simulate) --seeds $$first..$$((first + 9999999)) -j $(JOBS) --seconds $(SIM_SECONDS)
+
+# Known mistakes, one after the other: each must be caught.
+sim-planted: $(simulate)
+	$(Q)tests/sim/planted.sh $(B) $(PLANTS)
 
 # -- layers: the storage code may not reach the world but through core/, nor climb ------------------------------------------
 FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv

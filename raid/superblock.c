@@ -68,7 +68,7 @@ static void header_write(const struct sb_label *label, uint8_t *out, size_t text
 
 size_t superblock_encode(const struct sb_label *label, uint8_t *out)
 {
-    memset(out, 0, SB_SLOT_BYTES);
+    memset(out, 0, HEADER_BYTES);
     if (superblock_check(label) != NULL)
         return 0;
     size_t len = superblock_text_write(&label->array, (char *)out + HEADER_BYTES, SB_SLOT_BYTES - HEADER_BYTES);

@@ -210,7 +210,7 @@ static void answer(struct simrequest *r, enum blk_status status, uint64_t bad_of
 {
     struct simdisk *disk = r->disk;
     struct blk_req *req = r->req;
-    disk->hanging -= r->answer == BLK_TIMEOUT;
+    disk->failing -= r->answer != BLK_OK;
     if (status != BLK_OK)
         disk->last_error_ns = disk->dev.loop->now_ns;
     LIST_REMOVE(r, link);
@@ -320,7 +320,7 @@ static void simdisk_submit(struct blkdev *dev, struct blk_req *req)
     *r = (struct simrequest){.timer.fire = request_fire, .disk = disk, .req = req, .write = write_of(disk, req)};
     r->covers = disk->sequence;
     r->answer = draw_answer(disk, req);
-    disk->hanging += r->answer == BLK_TIMEOUT;
+    disk->failing += r->answer != BLK_OK;
     LIST_INSERT_HEAD(&disk->in_flight, r, link);
     timer_start(dev->loop, &r->timer, draw_latency(disk, r->answer));
 }

@@ -45,7 +45,7 @@ struct simdisk {
     unsigned reads_fail;  /* so many reads to come answer BLK_MEDIA although the medium is well */
     unsigned writes_fail; /* so many writes to come are refused with BLK_MEDIA */
     unsigned time_outs;   /* so many requests to come are not answered for half a minute, then BLK_TIMEOUT */
-    unsigned hanging;     /* requests that will be answered BLK_TIMEOUT */
+    unsigned failing;     /* requests under way that will be answered with an error */
     uint64_t bad_sectors; /* unreadable until overwritten */
 
     uint64_t last_error_ns; /* when a request was last answered with an error */

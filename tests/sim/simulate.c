@@ -1,7 +1,7 @@
 /*
  * simulate: many seeds in processes, or one with a trace; see docs/testing.md.
  *
- *   simulate --seeds A..B [-j N] [--seconds S] [--all]
+ *   simulate --seeds A..B [-j N] [--seconds S] [--all | --quick]      all: go on after a failure; quick: do not shrink it
  *   simulate --seed N [--verbose | --disks] [--skip LIST]
  *
  * A worker runs seed after seed and writes where it is into shared memory; when it dies, by a failed check or by a
@@ -36,7 +36,7 @@ struct worker {
 struct options {
     uint64_t first, last; /* seeds, both included */
     unsigned jobs, seconds;
-    bool one, verbose, all;
+    bool one, verbose, all, quick;
     bool skip[SIM_ACTIONS];
 };
 
@@ -135,7 +135,7 @@ static void report_failure(const struct options *o, uint64_t seed, const char *s
     bool skip[SIM_ACTIONS] = {false};
     printf("seed %llu FAILED: %s\n", (unsigned long long)seed, said[0] != '\0' ? said : "it died of a signal");
     fflush(stdout);
-    if (o->all)
+    if (o->all || o->quick)
         return;
     shrink(seed, skip);
     print_trace(seed, skip);
@@ -337,6 +337,8 @@ static bool parse(int argc, char **argv, struct options *o)
             o->verbose = true;
         else if (strcmp(it, "--all") == 0)
             o->all = true;
+        else if (strcmp(it, "--quick") == 0)
+            o->quick = true;
         else if (!took || !good)
             return false;
         i += took;
@@ -353,7 +355,7 @@ int main(int argc, char **argv)
     mallopt(M_TOP_PAD, 16 << 20);
     if (!parse(argc, argv, &o)) {
         fprintf(stderr, "usage: simulate --seed N [--verbose] [--skip LIST]\n"
-                        "       simulate --seeds A..B [-j N] [--seconds S] [--all]\n");
+                        "       simulate --seeds A..B [-j N] [--seconds S] [--all | --quick]\n");
         return 2;
     }
     return o.one ? run_one(&o) : run_many(&o);

@@ -75,7 +75,7 @@ static bool slot_is_well(const struct sim *s, unsigned slot)
 {
     const struct simdisk *d = world_disk(s, slot);
     bool faulty = d->gone || d->dead || d->bad_sectors != 0 || d->slow != 0 || d->reads_fail != 0 ||
-                  d->writes_fail != 0 || d->time_outs != 0 || d->hanging != 0;
+                  d->writes_fail != 0 || d->time_outs != 0 || d->failing != 0;
     return !faulty && (s->online & sim_bit(slot)) && !is_remembered(s, d->last_error_ns);
 }
 

@@ -1,0 +1,80 @@
+#!/bin/sh
+# Can the simulator find faults? Each line of the table plants one known mistake in a copy of the sources, and counts the
+# seeds until it is caught. Nothing of it stands in the sources themselves; a line that finds nothing to change is an error.
+#
+#   planted.sh BUILD [NAME...]      BUILD: where the unchanged simulator has been built (build/release)
+set -u
+build=$1
+shift
+wanted=" $* "
+tree=$build/planted
+bad=0
+
+plant() # name, bound, then file and expression in pairs
+{
+    name=$1 bound=$2
+    shift 2
+    [ "$wanted" = "  " ] || case $wanted in *" $name "*) ;; *) return ;; esac
+    rm -rf "$tree"
+    mkdir -p "$tree/$build/tests"
+    cp -a core raid tests Makefile "$tree"
+    cp -a "$build/core" "$build/raid" "$build/core.a" "$build/raid.a" "$tree/$build"
+    cp -a "$build/tests/sim" "$build/tests/unit" "$tree/$build/tests" 2>/dev/null
+    while [ $# -gt 0 ]; do
+        sed "$2" "$1" >"$tree/$1"
+        if cmp -s "$1" "$tree/$1"; then
+            echo "$name: nothing to change in $1"
+            bad=1
+            return
+        fi
+        shift 2
+    done
+    if ! make -C "$tree" --no-print-directory CPPFLAGS=-Wno-error "$build/tests/sim/simulate" >"$tree/log" 2>&1; then
+        cat "$tree/log"
+        bad=1
+        return
+    fi
+    said=$("$tree/$build/tests/sim/simulate" --seeds "1..$bound" --quick 2>&1 | grep -a FAILED | head -1)
+    if [ -n "$said" ]; then
+        printf '%-28s caught: %.150s\n' "$name" "$said"
+    else
+        printf '%-28s NOT CAUGHT within %s seeds\n' "$name" "$bound"
+        bad=1
+    fi
+}
+
+plant acknowledged-before-recorded 2000 \
+    raid/array_members.c 's/if (losses_recorded(array) || array->frozen)/if (true)/'
+plant labels-not-flushed 2000 \
+    raid/label.c 's/, {FLUSH, 0, 0}, *\\$/, \\/; s/{WRITE_COPY, AT_TAIL_OF_LABEL, SLOT_BY_GENERATION}, {FLUSH, 0, 0}/{WRITE_COPY, AT_TAIL_OF_LABEL, SLOT_BY_GENERATION}/'
+plant stale-member-accepted 2000 \
+    raid/assembly.c 's/if (history_is_current(winner, &label->array))/if (true)/' \
+    raid/array_members.c 's/array->description.members\[slot\].state = SB_FAILED;/;/'
+plant new-fork-not-drawn 5000 \
+    raid/array_members.c 's/fork_wanted = true/fork_wanted = false/' \
+    raid/array.c 's/fork_wanted = true/fork_wanted = false/'
+plant rebuilding-member-read 500 \
+    raid/member.h '/member_readable/,/^}/s/== MEMBER_ONLINE;/!= MEMBER_ABSENT \&\& sm_state(\&m->state) != MEMBER_FAILED;/'
+plant rmw-in-unsynced-rows 2000 \
+    raid/row_band.c 's/\.synced = op->row < op->volume->synced_rows/.synced = true/'
+plant no-dirty-mark 500 \
+    raid/array_activity.c '/^static void make_dirty/,/^}/s/clean = false/clean = true/'
+plant no-resync-after-a-crash 500 \
+    raid/array.c '/^static void open_dirty/,/^}/s/\.synced_rows = 0;/.synced_rows += 0;/'
+plant fua-ignored 2000 \
+    raid/row_io.c 's/\.flags = io->flags/.flags = 0/'
+plant flush-ignored 500 \
+    raid/run.c '/^static void change_start/,/^}/s/refused = changes \&\& v->failed;/refused = !changes || v->failed;/'
+plant clean-before-flushed 5000 \
+    raid/array_activity.c 's/array_flush_start(array, &activity->flush, activity_flushed);/(activity->flush.array = array, activity_flushed(\&activity->flush));/'
+plant active-before-flushed 20000 \
+    raid/jobs.c 's/array_flush_start(array, &jobs->flush, save_flushed);/(jobs->flush.array = array, save_flushed(\&jobs->flush));/'
+plant rows-not-locked 500 \
+    raid/row_lock.c 's/if (holder->row != op->row)/if (holder != NULL)/'
+plant burst-not-frozen 5000 \
+    raid/array_members.c 's/bool burst = no_answer(status) \&\&/bool burst = false \&\&/'
+plant unsynced-not-suspect 20000 \
+    raid/assembly.c 's/bool unsynced = volume->synced_rows < layout->rows;/bool unsynced = false;/'
+plant opened-without-flush 20000 \
+    raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
+exit $bad
