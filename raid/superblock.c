@@ -68,16 +68,17 @@ static void header_write(const struct sb_label *label, uint8_t *out, size_t text
 
 size_t superblock_encode(const struct sb_label *label, uint8_t *out)
 {
-    memset(out, 0, HEADER_BYTES);
     if (superblock_check(label) != NULL)
         return 0;
     size_t len = superblock_text_write(&label->array, (char *)out + HEADER_BYTES, SB_SLOT_BYTES - HEADER_BYTES);
     if (len == 0)
         return 0;
+    size_t end = round_up(HEADER_BYTES + len, HEADER_BYTES);
+    memset(out, 0, HEADER_BYTES);
     /* What the dumper left behind its text, if anything, is no part of it. */
-    memset(out + HEADER_BYTES + len, 0, SB_SLOT_BYTES - HEADER_BYTES - len);
+    memset(out + HEADER_BYTES + len, 0, end - HEADER_BYTES - len);
     header_write(label, out, len);
-    return round_up(HEADER_BYTES + len, HEADER_BYTES);
+    return end;
 }
 
 static enum sb_verdict refuse(enum sb_verdict verdict, char *why, size_t why_len, const char *sentence)

@@ -49,11 +49,10 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
     text_format(spec->name, sizeof spec->name, "%s", v->name);
     bool small = shape->level == RAID_3 || shape->level == RAID_30;
     bool spans = shape->level == RAID_30 || shape->level == RAID_50 || shape->level == RAID_60;
-    spec->layout = (struct layout_spec){.level = shape->level,
-                                        .rotation = (enum raid_rotation)dice_below(dice, 4),
-                                        .members = shape->level == RAID_JBOD ? 1 : s->config.members,
-                                        .spans = spans ? 2 : 0,
-                                        .chunk = small ? 4096 : draw_chunk(dice)};
+    spec->layout = (struct layout_spec){
+        .level = shape->level, .members = shape->level == RAID_JBOD ? 1 : s->config.members, .spans = spans ? 2 : 0};
+    spec->layout.rotation = (enum raid_rotation)dice_below(dice, 4);
+    spec->layout.chunk = small ? 4096 : draw_chunk(dice);
     spec->slot = shape->level == RAID_JBOD ? (unsigned)dice_below(dice, s->config.members) : 0;
     v->first_slot = spec->slot;
     uint64_t extent[RAID_MEMBERS_MAX];
@@ -104,13 +103,13 @@ void config_draw(struct sim *s)
     c->garbage = dice_one_in(&dice, 2);
     c->fua_one_in = (unsigned)dice_range(&dice, 2, 8);
     c->depth = (unsigned)dice_range(&dice, 1, SIM_IOS);
-    c->disk = (struct blk_info){.size = 32 * MIB,
-                                .logical_block = dice_one_in(&dice, 6) ? 4096 : 512,
-                                .discards = !dice_one_in(&dice, 4),
-                                .discard_zeroes = !dice_one_in(&dice, 3),
-                                .rotational = dice_one_in(&dice, 2),
-                                .max_request = dice_one_in(&dice, 4) ? 64 * KIB : 0,
-                                .volatile_cache = !dice_one_in(&dice, 6)};
+    c->disk = (struct blk_info){.size = 32 * MIB};
+    c->disk.logical_block = dice_one_in(&dice, 6) ? 4096 : 512;
+    c->disk.discards = !dice_one_in(&dice, 4);
+    c->disk.discard_zeroes = !dice_one_in(&dice, 3);
+    c->disk.rotational = dice_one_in(&dice, 2);
+    c->disk.max_request = dice_one_in(&dice, 4) ? 64 * KIB : 0;
+    c->disk.volatile_cache = !dice_one_in(&dice, 6);
     c->disk.physical_block = dice_one_in(&dice, 2) ? 4096 : c->disk.logical_block;
     c->volumes = 1;
     draw_volume(s, &dice, first, 0);

@@ -50,7 +50,8 @@ static inline uint64_t dice_scale(struct dice *dice, uint64_t most)
     uint64_t bits = 0;
     while (bits < 63 && most >> bits != 0)
         bits++;
-    uint64_t value = dice_bits(dice) & ((UINT64_C(1) << dice_below(dice, bits + 1)) - 1);
+    uint64_t value = dice_bits(dice), kept = dice_below(dice, bits + 1); /* in this order, whatever the compiler */
+    value &= (UINT64_C(1) << kept) - 1;
     return value > most ? most : value;
 }
 

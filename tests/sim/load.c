@@ -164,7 +164,7 @@ static void draw_range(struct sim *s, struct dice *dice, const struct sim_volume
     uint64_t block = s->config.disk.logical_block, row_data = v->layout.row_data, size = v->model->size;
     uint64_t row =
         dice_one_in(dice, 8) ? dice_below(dice, v->model->rows) : v->hot[dice_below(dice, ARRAY_LENGTH(v->hot))];
-    uint64_t most = MIN(size, (uint64_t)(SIM_IO_PAGES - 2) * PAGE_BYTES);
+    uint64_t most = MIN(size, (uint64_t)(SIM_IO_PAGES - 2) * PAGE_BYTES), unit;
     *off = row * row_data;
     switch (dice_below(dice, 6)) {
     case 0: /* a row, or two */
@@ -175,7 +175,8 @@ static void draw_range(struct sim *s, struct dice *dice, const struct sim_volume
         *len = v->layout.spec.chunk;
         break;
     default:
-        *off += round_down(dice_below(dice, row_data), dice_one_in(dice, 2) ? block : PAGE_BYTES);
+        unit = dice_one_in(dice, 2) ? block : PAGE_BYTES;
+        *off += round_down(dice_below(dice, row_data), unit);
         *len = block * (1 + dice_scale(dice, 64 * KIB / block));
     }
     *off = MIN(*off, size - block);

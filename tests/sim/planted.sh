@@ -77,4 +77,6 @@ plant unsynced-not-suspect 20000 \
     raid/assembly.c 's/bool unsynced = volume->synced_rows < layout->rows;/bool unsynced = false;/'
 plant opened-without-flush 20000 \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
+plant row-believed-after-a-refusal 20000 \
+    raid/row.c 's/} else if (member_writable(io->member)) {/} else if (op->job != NULL || member_writable(io->member)) {/; s/fail_and_stop(op, BLK_READONLY,/fail_and_stop(op, status,/'
 exit $bad
