@@ -87,8 +87,10 @@ struct sb_label {
     unsigned slot;
 };
 
-/* Bytes written (a multiple of 4 KiB, at most SB_SLOT_BYTES) into `out` of SB_SLOT_BYTES; the rest is of no meaning. 0: it
- * does not fit, or superblock_check() is not content with it: what is written can be read back. */
+/*
+ * Bytes written (a multiple of 4 KiB, at most SB_SLOT_BYTES) into `out` of SB_SLOT_BYTES; the rest is of no meaning. 0:
+ * it does not fit, or superblock_check() is not content with it: what is written can be read back.
+ */
 size_t superblock_encode(const struct sb_label *label, uint8_t *out);
 
 enum sb_verdict { SB_VALID, SB_NONE /* no magic */, SB_DAMAGED, SB_UNSUPPORTED /* newer format or unknown feature */ };

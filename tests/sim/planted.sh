@@ -1,6 +1,7 @@
 #!/bin/sh
-# Can the simulator find faults? Each line of the table plants one known mistake in a copy of the sources, and counts the
-# seeds until it is caught. Nothing of it stands in the sources themselves; a line that finds nothing to change is an error.
+# Can the simulator find faults? Each entry of the table plants one known mistake in a copy of the sources, and counts
+# the seeds until it is caught. Nothing of it stands in the sources themselves; an entry that finds nothing to change is
+# an error.
 #
 #   planted.sh BUILD [NAME...]      BUILD: where the unchanged simulator has been built (build/release)
 set -u

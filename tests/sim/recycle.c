@@ -1,8 +1,8 @@
 /*
- * Mappings that are used again: an array that is opened takes some 16 MiB of pages, and a seed opens several. Clearing and
- * counting them would be most of what a run costs. What is handed out again holds old bytes, as any pool does; a run
- * that depended on them would not be the same twice. Linked with --wrap=mmap,--wrap=munmap; not where a sanitizer looks
- * after the memory.
+ * Mappings that are used again: an array that is opened takes some 16 MiB of pages, and a seed opens several. Clearing
+ * and counting them would be most of what a run costs. What is handed out again holds old bytes, as any pool does; a
+ * run that depended on them would not be the same twice. Linked with --wrap=mmap,--wrap=munmap; not where a sanitizer
+ * looks after the memory.
  */
 #include <sys/mman.h>
 #include <sys/types.h>

@@ -1,8 +1,10 @@
 /*
  * simulate: many seeds in processes, or one with a trace; see docs/testing.md.
  *
- *   simulate --seeds A..B [-j N] [--seconds S] [--all | --quick]      all: go on after a failure; quick: do not shrink it
- *   simulate --seed N [--verbose | --disks] [--skip LIST]
+ *   simulate --seeds A..B [-j N] [--seconds S] [--all | --quick]
+ *   simulate --seed N [--verbose] [--skip LIST]
+ *
+ * --all goes on after a failure, --quick does not shrink it.
  *
  * A worker runs seed after seed and writes where it is into shared memory; when it dies, by a failed check or by a
  * signal, that seed has failed. The seed is then shrunk: actions are left out as long as it still fails (each attempt a
