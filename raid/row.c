@@ -196,6 +196,8 @@ static void read_done(struct row_io *io)
     if (io->status == BLK_MEDIA) {
         op->bands[io->band].media |= UINT64_C(1) << io->role;
         op->retry = true;
+    } else if (io->status != BLK_OK && op->kind == ROW_WORK_RESYNC && member_readable(io->member)) {
+        op->retry = true; /* it stays in service: asked again, for what was not looked at is not known to be right */
     } else if (io->status != BLK_OK) {
         role_lost(op, io->role, io->status);
     }

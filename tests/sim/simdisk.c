@@ -137,7 +137,8 @@ void simdisk_heal(struct simdisk *disk)
 /* Labels are read in long requests, and most of that is zero. Rows must have their bytes in their own pages. */
 static void read_nothing(struct simdisk *disk, struct blk_req *req, uint64_t at, uint64_t len, uint8_t *to)
 {
-    bool label = req->len == SB_SLOT_BYTES && len == PAGE_BYTES;
+    bool area = req->off < MIB || req->off >= disk->dev.info.size - SB_TAIL_BYTES;
+    bool label = area && req->len == SB_SLOT_BYTES && len == PAGE_BYTES;
     struct page **page = &req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES];
     if (!label || disk->zeroes == NULL) {
         memset(to, 0, len);
