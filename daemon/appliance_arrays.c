@@ -13,6 +13,7 @@
 #include "daemon/appliance_internal.h"
 #include "daemon/disk.h"
 #include "daemon/foreign.h"
+#include "raid/assembly_history.h"
 
 enum { PATIENCE_MS = 3000 }; /* for disks that a killed daemon still holds */
 
@@ -446,7 +447,10 @@ static struct live_array *find_configured_slot(struct appliance *a, const char *
     return NULL;
 }
 
-/* May this disk be overwritten? Its own array's stale member, and a blank disk, may. */
+/*
+ * May this disk be overwritten? A blank one, and a member of this array whose history the array knows, may. A half that
+ * ran on by itself holds writes that this array does not.
+ */
 static bool may_take(struct appliance *a, struct live_array *live, const char *path, bool force)
 {
     struct scan scan = {0};
@@ -460,6 +464,11 @@ static bool may_take(struct appliance *a, struct live_array *live, const char *p
     else if (disk->label != NULL && !uuid_equal(&disk->label->array.uuid, &description->uuid))
         text_format(a->message, sizeof a->message, "disk %s belongs to array %s: not taken", path,
                     disk->label->array.name);
+    else if (disk->label != NULL && !force && !history_contains(description, &disk->label->array))
+        text_format(a->message, sizeof a->message,
+                    "disk %s ran on without this array and may hold writes that are nowhere else: not taken; stop the "
+                    "array and look at both halves first; --force overwrites it",
+                    path);
     else if (disk->label == NULL && !force && foreign_probe(path, what, sizeof what))
         text_format(a->message, sizeof a->message, "disk %s holds %s: not taken; --force overwrites it", path, what);
     free(description);
