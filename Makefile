@@ -129,9 +129,9 @@ SEEDS ?= 10000
 FIRST ?= 1
 JOBS  ?= 2
 simulate := $(B)/tests/sim/simulate
-$(simulate): $(call obj,$(filter-out $(if $(SAN),%/recycle.c),$(wildcard tests/sim/*.c)) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
+$(simulate): $(call obj,$(filter-out $(if $(SAN),%/shortcuts.c),$(wildcard tests/sim/*.c)) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(SAN),,-Wl$(comma)--wrap=mmap$(comma)--wrap=munmap) $^ -o $@ \
+	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(SAN),,$(patsubst %,-Wl$(comma)--wrap=%,mmap munmap superblock_text_write superblock_text_read)) $^ -o $@ \
 	  $(shell $(PKG_CONFIG) --libs libisal jansson)
 SIM_SECONDS ?= 15
 .PHONY: sim sim-short sim-fresh sim-planted
