@@ -259,9 +259,12 @@ static void job_failed(struct array *array, enum blk_status status)
 {
     struct array_jobs *jobs = &array->jobs;
     if (!array->frozen)
-        log_error("array %s: %s of volume %s stopped at row %llu (%s): bring missing disks online",
-                  array->description.name, kind_name(array, jobs->work, jobs->volume), volume_name(array, jobs->volume),
-                  (unsigned long long)jobs->low_row, blk_status_name(status));
+        log_error("array %s: %s of volume %s stopped at row %llu (%s): %s", array->description.name,
+                  kind_name(array, jobs->work, jobs->volume), volume_name(array, jobs->volume),
+                  (unsigned long long)jobs->low_row, blk_status_name(status),
+                  status == BLK_READONLY ? "a disk refused a write that a volume cannot do without: move that volume's "
+                                           "data elsewhere and replace the disk"
+                                         : "bring missing disks online");
     if (jobs->work == ROW_REBUILD)
         jobs->rebuild_blocked = true;
     else

@@ -110,6 +110,7 @@ static void pull(struct sim *s, unsigned slot, bool for_ever)
     struct simdisk *disk = world_disk(s, slot);
     sim_trace(s, "sd%u (slot %u) %s", disk->number, slot, for_ever ? "dies" : "is pulled");
     simdisk_cut(disk, false, for_ever ? &disk->dead : &disk->gone);
+    s->trouble |= sim_bit(slot);
     world_slot_lost(s, slot);
 }
 

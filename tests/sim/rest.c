@@ -25,17 +25,21 @@ static void faults_end(struct sim *s)
     }
 }
 
+static bool answers_are_due(const struct sim *s)
+{
+    bool due = s->calls_busy > 0 || s->ios_busy > 0;
+    for (unsigned i = 0; i < s->disks_count; i++)
+        due = due || s->disks[i]->failing > 0;
+    return due;
+}
+
 static void wait_for_jobs(struct sim *s)
 {
     uint64_t end = s->loop.now_ns + 7200000000000ull;
-    for (unsigned still = 0; still < 2;) {
+    for (unsigned still = 0; still < 2 && !peek_frozen(s->array) && s->loop.now_ns < end;) {
         sim_wait_ns(s, 3000000000);
-        still = peek_jobs_idle(s->array) && s->calls_busy == 0 && s->ios_busy == 0 ? still + 1 : 0;
-        if (peek_frozen(s->array) || !peek_jobs_idle(s->array) || s->loop.now_ns >= end)
-            break;
+        still = peek_jobs_idle(s->array) && !answers_are_due(s) ? still + 1 : 0;
     }
-    while (!peek_frozen(s->array) && !peek_jobs_idle(s->array) && s->loop.now_ns < end)
-        sim_wait_ns(s, 3000000000);
 }
 
 /* A disk that works into each slot that has none. True: every slot has one. */
@@ -47,7 +51,7 @@ static bool fill_slots(struct sim *s)
         wait_for_jobs(s);
         world_look(s);
         if (s->online == all && !peek_frozen(s->array))
-            return true;
+            return peek_jobs_idle(s->array); /* it is not if a disk that stays refused a job's write */
         sim_action(s, &(struct action){ACT_ONLINE, dice_bits(&dice)});
     }
     return false;

@@ -431,6 +431,9 @@ static bool last_is_shown(const struct sim *s, uint64_t away)
 static bool start_somehow(struct sim *s, struct dice *dice)
 {
     struct world_start how = {.prefer = -1, .away = draw_away(s, dice)};
+    for (unsigned slot = 0; slot < s->config.members; slot++) /* a label that is not read is as good as away */
+        if (s->last & sim_bit(slot))
+            world_disk(s, slot)->reads_fail = world_disk(s, slot)->time_outs = 0;
     if (s->torn || !last_is_shown(s, how.away)) {
         replug_all(s);
         how.away = s->torn && dice_one_in(dice, 2) && last_is_shown(s, s->torn_away) ? s->torn_away : 0;
