@@ -161,6 +161,15 @@ static bool discards_to_garbage(const struct blk_info *info)
     return info->discards && !info->discard_zeroes;
 }
 
+/* Its disk may come while the volume is open: then nothing better can be promised than what any disk keeps. */
+static bool any_absent(const struct volume *v)
+{
+    for (unsigned slot = 0; slot < v->layout.spec.members; slot++)
+        if (volume_member(v, slot)->dev == NULL)
+            return true;
+    return false;
+}
+
 static uint64_t longest_run(const struct volume *v)
 {
     uint64_t most = v->layout.roles > 1 && v->layout.data == 1 ? MIRROR_RUN_MAX : UINT64_MAX / 2;
@@ -181,9 +190,9 @@ static struct blk_info info_of(const struct volume *v, const struct volume_optio
                             .max_request = REQUEST_MAX,
                             .rotational = any_member(v, is_rotational),
                             .discards = any_member(v, discards),
-                            .volatile_cache = any_member(v, has_volatile_cache)};
+                            .volatile_cache = any_absent(v) || any_member(v, has_volatile_cache)};
     /* With redundancy a discard is a write of zeroes, or parity would not be that of what reads back. */
-    info.discard_zeroes = v->layout.redundancy > 0 || !any_member(v, discards_to_garbage);
+    info.discard_zeroes = v->layout.redundancy > 0 || !(any_absent(v) || any_member(v, discards_to_garbage));
     for (unsigned slot = 0; slot < v->layout.spec.members; slot++) {
         const struct member *m = volume_member(v, slot);
         if (m->dev != NULL)

@@ -35,6 +35,12 @@ uint64_t peek_active(const struct array *array)
     return slots;
 }
 
+bool peek_fork_is_torn(const struct array *array)
+{
+    const struct sb_array *a = &array->description;
+    return a->generation != array->commit.committed && a->forks[a->forks_count - 1].generation == a->generation;
+}
+
 bool peek_jobs_idle(const struct array *array)
 {
     struct array_job_info info[1];

@@ -117,7 +117,7 @@ struct sim {
     uint64_t trouble;     /* slots that have, or may have, faults: in a strict run every volume bears them */
     uint64_t must_in;     /* while down: slots whose disks are current, and must be found so */
     uint64_t last;        /* while down: slots that ran to the end; one of them must be shown, or history is lost */
-    bool torn;            /* a degraded start was cut off: who took part in it must take part in the next one */
+    bool torn;            /* a new fork was cut off: who may have it must be shown at the next start */
     uint64_t torn_away;   /* and who was away */
     bool lost;            /* the last to run is dead */
     uint64_t online;      /* slots that were ONLINE when last looked at */
@@ -205,6 +205,8 @@ uint64_t peek_saved_rows(const struct array *array, unsigned volume);
 bool peek_frozen(const struct array *array);
 /* Slots that the description calls active. */
 uint64_t peek_active(const struct array *array);
+/* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */
+bool peek_fork_is_torn(const struct array *array);
 bool peek_jobs_idle(const struct array *array);
 
 static inline uint64_t sim_bit(unsigned slot)

@@ -130,6 +130,8 @@ static void note_members(struct sim *s)
         world_look(s);
         s->must_in = s->online & peek_active(s->array);
         s->last = s->online;
+        s->torn = peek_fork_is_torn(s->array);
+        s->torn_away = 0;
     }
     s->must_in &= ~s->trouble;
 }
