@@ -63,15 +63,13 @@ static void print_json(const json_t *value)
     putchar('\n');
 }
 
+/* The status as a table for people. */
 static int show(const struct arguments *a, void (*print)(const json_t *))
 {
     json_t *status = ask_or_give_up(a, "/api/v1/status", NULL);
     if (status == NULL)
         return EXIT_NO_DAEMON;
-    if (a->json)
-        print_json(status);
-    else
-        print(status);
+    print(status);
     json_decref(status);
     return EXIT_DONE;
 }

@@ -3,7 +3,7 @@
  *
  * A function takes effect at once, whatever the disk does: a covered command that runs is orphaned (its pages stay with
  * it until the disk is done), one that waits is forgotten, and late Data-Out for it finds no one and is dropped. So the
- * response can follow immediately, and after it no covered command of this session is answered any more. Commands of
+ * response can follow immediately, and after it no covered command of the issuer is answered any more. Commands of
  * other sessions that are swept away end with TASK ABORTED (TAS) and, for CLEAR TASK SET, a unit attention.
  */
 #include <string.h>
