@@ -40,18 +40,20 @@ void print_volumes(const json_t *status)
 {
     size_t i, j;
     json_t *array, *volume;
-    printf("%-24s %-8s %-10s %-10s %-10s %s\n", "VOLUME", "LEVEL", "SIZE", "CHUNK", "READ", "WRITTEN");
+    printf("%-24s %-8s %-10s %-10s %-10s %-10s %s\n", "VOLUME", "LEVEL", "SIZE", "USED", "CHUNK", "READ", "WRITTEN");
     json_array_foreach(json_object_get(status, "arrays"), i, array)
     {
         json_array_foreach(json_object_get(array, "volumes"), j, volume)
         {
-            char name[256], size[32], chunk[32], read[32], written[32];
+            char name[256], size[32], used[32], chunk[32], read[32], written[32];
             snprintf(name, sizeof name, "%s/%s", text(array, "name"), text(volume, "name"));
             bytes(volume, "size_bytes", size);
+            bytes(volume, "used_bytes", used);
             bytes(volume, "chunk_bytes", chunk);
             bytes(volume, "read_bytes", read);
             bytes(volume, "written_bytes", written);
-            printf("%-24s %-8s %-10s %-10s %-10s %s\n", name, text(volume, "level"), size, chunk, read, written);
+            printf("%-24s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"), size, used, chunk, read,
+                   written);
         }
     }
 }

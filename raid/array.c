@@ -7,14 +7,14 @@
  *      +-------------------------------+
  *         frozen meanwhile: the call ends with an error
  *
- * Opening flushes all members first, since a generation that was read may stand in their caches only, and what comes
- * next says that it is committed (sb_array.committed). Then it writes one generation before anything is served, always:
- * so that a torn generation of the last run cannot lag behind a second one (C2), and with it what opening found: members that are absent now (a new fork), or that the
- * array was not stopped cleanly (synced_rows = 0 where there is redundancy).
+ * Opening loads the region maps, or lays out those of new volumes, and flushes all members, since a generation that was
+ * read may stand in their caches only, and what comes next says that it is committed (sb_array.committed). Then it
+ * writes one generation before anything is served, always: so that a torn generation of the last run cannot lag behind a
+ * second one (C2), and with it what opening found: members that are absent now (a new fork), volumes that have a map now.
  *
  * Closing is a list of conditions, looked at again whenever something ended (array_step): jobs stopped, no call, flush
- * or generation under way; then a flush of all members, the generation that says clean, the volumes one after the
- * other. An array that is frozen, or abandoned, goes straight to the volumes.
+ * or generation under way; then the region maps say clean, a flush of all members, the generation that says clean, the
+ * volumes one after the other. An array that is frozen, or abandoned, goes straight to the volumes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -93,6 +93,32 @@ void array_flush_start(struct array *array, struct array_flush *flush, void (*do
     }
 }
 
+/* --- the region maps --- */
+
+bool array_maps_idle(const struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL && !map_store_idle(array->volumes[i].map))
+            return false;
+    return true;
+}
+
+uint64_t array_maps_count(const struct array *array, unsigned states)
+{
+    uint64_t rows = 0;
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL)
+            rows += region_count(map_store_map(array->volumes[i].map), states);
+    return rows;
+}
+
+void array_maps_settle(struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL)
+            map_store_settle(array->volumes[i].map);
+}
+
 static void array_look(struct task *task);
 
 /* --- open --- */
@@ -100,6 +126,9 @@ static void array_look(struct task *task);
 /* Free what was never started, or is over. */
 static void array_free(struct array *array)
 {
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL)
+            map_store_destroy(array->volumes[i].map);
     commit_fini(array);
     free(array);
 }
@@ -183,17 +212,22 @@ int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t 
     *av = (struct array_volume){0};
     array_extents(&array->description, volume, extent);
     const char *wrong = layout_init(&av->layout, &volume->spec, extent);
-    if (wrong == NULL && volume->size <= av->layout.rows * av->layout.row_data)
+    if (wrong != NULL || volume->size > av->layout.rows * av->layout.row_data) {
+        text_format(why, why_len, "volume %s: %s", volume->name, wrong != NULL ? wrong : "its disks are too small");
+        return -EINVAL;
+    }
+    if (av->layout.redundancy > 0)
+        av->map = map_store_create(array, index, av->layout.rows);
+    if (av->layout.redundancy == 0 || av->map != NULL)
         return 0;
-    text_format(why, why_len, "volume %s: %s", volume->name, wrong != NULL ? wrong : "its disks are too small");
-    return -EINVAL;
+    text_format(why, why_len, "no memory for the region map of volume %s", volume->name);
+    return -ENOMEM;
 }
 
-int array_open_volume(struct array *array, unsigned index, bool created, char *why, size_t why_len)
+int array_open_volume(struct array *array, unsigned index, char *why, size_t why_len)
 {
     const struct sb_volume *volume = &array->description.volumes[index];
     struct array_volume *av = &array->volumes[index];
-    av->created = created;
     struct volume_options options = {.name = volume->name,
                                      .layout = &av->layout,
                                      .first_slot = volume->spec.level == RAID_JBOD ? volume->slot : 0,
@@ -201,40 +235,13 @@ int array_open_volume(struct array *array, unsigned index, bool created, char *w
                                      .start = volume->start,
                                      .size = volume->size,
                                      .logical_block = volume->logical_block,
-                                     .synced_rows = MIN(volume->synced_rows, av->layout.rows),
+                                     .map = av->map != NULL ? map_store_map(av->map) : NULL,
                                      .owner = &array->owner};
     av->volume = volume_open(array->loop, &options);
     if (av->volume != NULL)
         return 0;
     text_format(why, why_len, "no memory to open volume %s", volume->name);
     return -ENOMEM;
-}
-
-/* After a stop that was none, redundancy may be wrong wherever there is some. */
-static void open_dirty(struct array *array)
-{
-    unsigned redundant = 0;
-    for (unsigned i = 0; i < array->description.volumes_count; i++) {
-        if (!array_is_redundant(array, i))
-            continue;
-        array->description.volumes[i].synced_rows = 0;
-        redundant++;
-    }
-    log_warn("array %s was not stopped cleanly: redundancy of %u volumes is resynchronised", array->description.name,
-             redundant);
-}
-
-static int open_volumes(struct array *array, bool created, struct array_call *call)
-{
-    unsigned count = array->description.volumes_count;
-    int error = 0;
-    for (unsigned i = 0; i < count && error == 0; i++)
-        error = array_lay_out_volume(array, i, call->message, sizeof call->message);
-    if (error == 0 && !array->description.clean)
-        open_dirty(array);
-    for (unsigned i = 0; i < count && error == 0; i++)
-        error = array_open_volume(array, i, created, call->message, sizeof call->message);
-    return error;
 }
 
 /* Tear down what was opened; the call's error and message stand already. */
@@ -275,10 +282,58 @@ static void open_flushed(struct array_flush *flush)
     array_commit(flush->array, &flush->array->open_wait);
 }
 
+/* The maps are there: the volumes, and the first generation. */
+static void open_volumes(struct array *array)
+{
+    struct sb_array *a = &array->description;
+    struct array_call *call = array->call;
+    uint64_t dirty = array_maps_dirty(array);
+    if (dirty > 0 || !a->clean)
+        log_warn("array %s was not stopped cleanly: redundancy of %llu rows is resynchronised", a->name,
+                 (unsigned long long)dirty);
+    a->clean = a->clean && dirty == 0;
+    activity_init(array, a->clean);
+    for (unsigned i = 0; i < a->volumes_count && call->error == 0; i++) {
+        a->volumes[i].unmapped = false;
+        call->error = array_open_volume(array, i, call->message, sizeof call->message);
+    }
+    if (call->error != 0)
+        open_failed(array);
+    else
+        array_flush_start(array, &array->activity.flush, open_flushed);
+}
+
+/* One map after the other. */
+static void open_maps(struct array *array)
+{
+    const struct sb_array *a = &array->description;
+    while (array->next_map < a->volumes_count && array->volumes[array->next_map].map == NULL)
+        array->next_map++;
+    if (array->frozen) {
+        open_over(&array->open_wait.task);
+    } else if (array->next_map == a->volumes_count) {
+        open_volumes(array);
+    } else {
+        unsigned volume = array->next_map++;
+        if (map_store_open(array->volumes[volume].map, a->volumes[volume].unmapped, &array->map_opened))
+            return;
+        array->call->error = -ENOMEM;
+        text_format(array->call->message, sizeof array->call->message, "no memory to load the region map of volume %s",
+                    a->volumes[volume].name);
+        open_failed(array);
+    }
+}
+
+static void map_opened(struct task *task)
+{
+    open_maps(container_of(task, struct array, map_opened));
+}
+
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
-                            bool created, struct array_call *call)
+                            struct array_call *call)
 {
     call->array = NULL;
+    call->error = 0;
     struct array *array = calloc(1, sizeof *array);
     if (array == NULL) {
         CALL_END(loop, call, -ENOMEM, "no memory to open array %s", description->name);
@@ -295,15 +350,16 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     array->owner.ops = &array_owner_ops;
     array->step.run = array_look;
     array->open_wait.task.run = open_over;
+    array->map_opened.run = map_opened;
     sm_init(&array->state, array_states, ARRAY_LENGTH(array_states), ARRAY_OPENING);
     losses_init(array);
     activity_init(array, description->clean);
     jobs_init(array);
     int error = open_members(array, disks, call);
-    if (error == 0)
-        error = open_volumes(array, created, call);
+    for (unsigned i = 0; i < description->volumes_count && error == 0; i++)
+        error = array_lay_out_volume(array, i, call->message, sizeof call->message);
     if (error == 0) {
-        array_flush_start(array, &array->activity.flush, open_flushed);
+        open_maps(array);
     } else {
         call->error = error;
         open_failed(array);
@@ -317,7 +373,7 @@ void array_open(struct loop *loop, const struct assembly *assembly, const struct
     if (!assembly->startable)
         CALL_END(loop, call, -EAGAIN, "array %s is not started: %s", assembly->array.name, assembly->reason);
     else
-        array_open_description(loop, &assembly->array, disks, false, call);
+        array_open_description(loop, &assembly->array, disks, call);
 }
 
 /* --- close --- */
@@ -334,15 +390,19 @@ static bool close_save(struct array *array)
     losses_settle_now(array);
     if (!losses_recorded(array) || array->commit.wanted || !activity_still(array))
         return false;
+    if (!array->settled) {
+        array->settled = true;
+        array_maps_settle(array);
+    }
+    if (!array_maps_idle(array))
+        return false;
     if (!array->flushed) {
         array_flush_start(array, &array->activity.flush, close_flushed);
         return false;
     }
     if (!array->marked_clean) {
         array->marked_clean = true;
-        array->description.clean = true;
-        for (unsigned i = 0; i < array->description.volumes_count; i++)
-            array->description.volumes[i].synced_rows = volume_synced_rows(array->volumes[i].volume);
+        array->description.clean = array_maps_dirty(array) == 0;
         array_commit(array, NULL);
         return false;
     }
@@ -387,7 +447,8 @@ static void close_volumes(struct array *array)
 static void close_look(struct array *array)
 {
     bool busy = array->calls > 0 || array->commit.writing > 0 || array->activity.flush.pending > 0 ||
-                array->losses.probe.pending > 0 || !jobs_stopped(array) || array->volume_closing;
+                array->losses.probe.pending > 0 || !jobs_stopped(array) || array->volume_closing ||
+                (array->frozen && !array_maps_idle(array));
     if (!busy && (array->frozen || close_save(array)))
         close_volumes(array);
 }
@@ -434,6 +495,17 @@ struct blkdev *array_volume(struct array *array, const char *name)
 const struct sb_array *array_description(const struct array *array)
 {
     return &array->description;
+}
+
+struct array_usage array_usage(const struct array *array, unsigned volume)
+{
+    const struct array_volume *av = &array->volumes[volume];
+    uint64_t size = array->description.volumes[volume].size, row = av->layout.row_data;
+    if (av->map == NULL)
+        return (struct array_usage){.written_bytes = size};
+    const struct region_map *map = map_store_map(av->map);
+    uint64_t dirty = region_count(map, REGION_BIT(REGION_DIRTY) | REGION_BIT(REGION_SUSPECT));
+    return (struct array_usage){MIN(size, region_count(map, REGION_WRITTEN) * row), MIN(size, dirty * row)};
 }
 
 static const char *state_name(const struct array *array)

@@ -4,7 +4,7 @@
  * The array owns the description (struct sb_array) and its generations: every change is written to all live members and
  * flushed before it is acted upon. It decides what a member's error means, records losses before writes that missed
  * them are acknowledged, marks the array dirty before the first write and clean when quiet or closed, and runs the jobs
- * (resync after a crash or creation, rebuild of a member brought back).
+ * (resync of what was being written at a crash, rebuild of a member brought back).
  *
  * Lives on one loop; the disks are lent to it and must be on the same loop. Every asynchronous call ends in its `done`
  * exactly once; errors carry a sentence that names the disk.
@@ -86,6 +86,11 @@ const char *array_take_back_disk(struct array *array, unsigned slot, char *why, 
 void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
 
 struct blkdev *array_volume(struct array *array, const char *name); /* NULL: no such volume */
+/* Of a volume's bytes, those that were ever written, and those whose redundancy a crash now would leave in doubt. */
+struct array_usage {
+    uint64_t written_bytes, dirty_bytes; /* in whole rows; without redundancy all is written, and nothing dirty */
+};
+struct array_usage array_usage(const struct array *array, unsigned volume); /* by index in the description */
 const struct sb_array *array_description(const struct array *array);
 
 struct array_job_info {

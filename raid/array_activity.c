@@ -11,9 +11,12 @@
  * CLEAN     every live member says clean; no change is granted.
  * DIRTYING  the generation that says dirty is under way; changes wait.
  * DIRTY     every live member says dirty; changes are granted at once.
- * FLUSHING  as DIRTY, with no change under way: what was written is being made durable, so that "clean" is true also
- *           of disks that lose their caches. A change ends it.
+ * FLUSHING  as DIRTY, with no change under way: the region maps turn rows clean, and what was written is being made
+ *           durable, so that "clean" is true also of disks that lose their caches. A change ends it, and so does a row
+ *           that waits for its resync.
  * CLEANING  the generation that says clean is under way; a change waits and makes the next one.
+ *
+ * The array is clean on disk only if no row of any region map is dirty.
  *
  * So a process that is killed while nobody writes leaves an array that needs no resync. When the array freezes all
  * changes are granted: the volumes answer them BLK_GONE, nothing reaches a disk.
@@ -69,12 +72,28 @@ static void activity_flushed(struct array_flush *flush)
 {
     struct array *array = flush->array;
     struct array_activity *activity = &array->activity;
-    if (sm_state(&activity->state) == ACTIVITY_FLUSHING && !array->frozen) {
+    if (sm_state(&activity->state) == ACTIVITY_FLUSHING && !array->frozen && array_maps_dirty(array) == 0) {
         sm_move(&activity->state, ACTIVITY_CLEANING);
         array->description.clean = true;
         array_commit(array, &activity->wait);
     }
     array_step(array);
+}
+
+/* All maps are at rest. What is not clean is to be resynchronised, or busy with something small. */
+void activity_look(struct array *array)
+{
+    struct array_activity *activity = &array->activity;
+    if (sm_state(&activity->state) != ACTIVITY_FLUSHING || activity->flush.pending > 0 || array->frozen ||
+        !array_maps_idle(array))
+        return;
+    if (array_maps_dirty(array) == 0) {
+        array_flush_start(array, &activity->flush, activity_flushed);
+        return;
+    }
+    sm_move(&activity->state, ACTIVITY_DIRTY);
+    if (array_maps_count(array, REGION_BIT(REGION_DIRTY)) > 0)
+        activity_rest(array); /* the end of a resync does that as well */
 }
 
 static void activity_quiet(struct timer *timer)
@@ -85,8 +104,9 @@ static void activity_quiet(struct timer *timer)
         timer_start(array->loop, timer, QUIET_NS);
         return;
     }
+    array_maps_settle(array);
     sm_move(&activity->state, ACTIVITY_FLUSHING);
-    array_flush_start(array, &activity->flush, activity_flushed);
+    activity_look(array);
 }
 
 void activity_init(struct array *array, bool clean)

@@ -116,16 +116,6 @@ static void label_start(struct array *array, unsigned slot, struct blkdev *dev)
     label_write(&part->op);
 }
 
-/* A failed write may have spoiled rows that the description believes in: raid/volume.h. */
-static void describe_spoiled(struct array *array)
-{
-    for (unsigned i = 0; i < array->description.volumes_count; i++) {
-        struct sb_volume *volume = &array->description.volumes[i];
-        if (array_is_redundant(array, i))
-            volume->synced_rows = MIN(volume->synced_rows, volume_synced_rows(array->volumes[i].volume));
-    }
-}
-
 void commit_kick(struct array *array)
 {
     struct array_commit *commit = &array->commit;
@@ -133,7 +123,6 @@ void commit_kick(struct array *array)
     if (!commit->wanted || commit->writing > 0 || settling || array->frozen)
         return;
     commit->wanted = false;
-    describe_spoiled(array);
     array->description.committed = MAX(array->description.committed, commit->committed);
     array->description.generation++;
     array->description.updated_s = loop_wall_clock_s(array->loop);

@@ -95,6 +95,13 @@ static const char *check_disks(const struct array_spec *spec, char *why, size_t 
     return NULL;
 }
 
+/* As given, or the level's default. */
+static uint32_t chunk_of(const struct layout_spec *spec)
+{
+    bool small = spec->level == RAID_3 || spec->level == RAID_30;
+    return spec->chunk != 0 ? spec->chunk : small ? SIZE_UNIT : CHUNK_DEFAULT;
+}
+
 /* Slots, sizes and the plan of the data area, which follows from the smallest disk. */
 static const char *describe_members(struct loop *loop, const struct array_spec *spec, struct sb_array *out, char *why,
                                     size_t why_len)
@@ -110,7 +117,10 @@ static const char *describe_members(struct loop *loop, const struct array_spec *
         if (member->size < out->members[smallest].size)
             smallest = i;
     }
-    const char *wrong = superblock_plan(out, out->members[smallest].size);
+    uint32_t chunk = CHUNK_DEFAULT;
+    for (unsigned i = 0; i < MIN(spec->volumes_count, (unsigned)SB_VOLUMES_MAX); i++)
+        chunk = MIN(chunk, chunk_of(&spec->volumes[i].layout));
+    const char *wrong = superblock_plan(out, out->members[smallest].size, MAX(chunk, (uint32_t)SIZE_UNIT));
     if (wrong != NULL)
         return SAY(why, why_len, "disk %s cannot be a member: %s", disk_text(&spec->disks[smallest]), wrong);
     return NULL;
@@ -230,6 +240,30 @@ static const char *say_too_big(const struct sb_array *a, const struct sb_volume 
                size_text(left, free_bytes));
 }
 
+/* Blocks of region map that are taken where `block` is, and behind; 0: it is free. */
+static uint64_t map_taken_from(const struct sb_array *a, uint64_t block, uint64_t blocks)
+{
+    for (unsigned i = 0; i < a->volumes_count; i++) {
+        const struct sb_volume *other = &a->volumes[i];
+        struct layout layout;
+        uint64_t taken = superblock_layout(a, other, &layout) ? superblock_map_blocks_of(&layout) : 0;
+        if (other->map_block < block + blocks && block < other->map_block + taken)
+            return other->map_block + taken - block;
+    }
+    return 0;
+}
+
+/* First fit in the map area. False: no room. */
+static bool map_place(const struct sb_array *a, struct sb_volume *volume, uint64_t blocks)
+{
+    uint64_t block = 0, taken;
+    while (blocks > 0 && (taken = map_taken_from(a, block, blocks)) > 0)
+        block += taken;
+    volume->map_block = block;
+    volume->unmapped = blocks > 0;
+    return block + blocks <= superblock_map_blocks(a);
+}
+
 /* A size was given, or 0 for all that is left: find the place. `layout` is initialised for it. */
 static const char *place_volume(const struct sb_array *a, struct sb_volume *volume, bool alone, struct layout *layout,
                                 char *why, size_t why_len)
@@ -280,9 +314,7 @@ static const char *check_volume_spec(const struct sb_array *a, const struct arra
                    spec->slot, a->name, a->members_count - 1);
     *complete = spec->layout;
     complete->members = jbod ? 1 : a->members_count;
-    bool small = spec->layout.level == RAID_3 || spec->layout.level == RAID_30;
-    if (complete->chunk == 0 && !small)
-        complete->chunk = CHUNK_DEFAULT;
+    complete->chunk = chunk_of(&spec->layout);
     uint64_t extent[RAID_MEMBERS_MAX];
     for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++)
         extent[i] = GIB;
@@ -316,7 +348,10 @@ static const char *describe_volume(struct loop *loop, struct sb_array *a, const 
     if (wrong != NULL)
         return wrong;
     volume.uuid = uuid_generate(loop);
-    volume.synced_rows = layout.redundancy > 0 ? 0 : layout.rows;
+    if (!map_place(a, &volume, superblock_map_blocks_of(&layout)))
+        return SAY(why, why_len,
+                   "volume %s has %llu rows, more than the array's region map has room for: take a larger chunk",
+                   volume.name, (unsigned long long)layout.rows);
     a->volumes[a->volumes_count++] = volume;
     struct sb_label label = {*a, a->members[0].uuid, 0};
     wrong = superblock_check(&label);
@@ -408,7 +443,7 @@ static void creation_written(struct label_op *op)
         return;
     }
     log_notice("array %s: created on %u disks", c->description.name, c->disks_count);
-    array_open_description(c->loop, &c->description, c->disks, true, c->call);
+    array_open_description(c->loop, &c->description, c->disks, c->call);
     free(c);
 }
 
@@ -444,6 +479,7 @@ struct addition {
     struct array *array;
     struct array_call *call;
     unsigned volume;
+    struct task mapped;
     struct commit_wait wait;
 };
 
@@ -480,10 +516,22 @@ static int addition_prepare(struct array *array, const struct array_volume_spec 
         error = -EBUSY;
     }
     if (error == 0)
-        error = array_open_volume(array, volume, true, why, why_len);
-    if (error != 0)
+        error = array_open_volume(array, volume, why, why_len);
+    if (error != 0) {
+        if (array->volumes[volume].map != NULL)
+            map_store_destroy(array->volumes[volume].map);
+        array->volumes[volume] = (struct array_volume){0};
         a->volumes_count--;
+    }
     return error;
+}
+
+/* The map is on the members, if there is one: now the volume may be. */
+static void addition_commit(struct task *task)
+{
+    struct addition *add = container_of(task, struct addition, mapped);
+    add->array->description.volumes[add->volume].unmapped = false;
+    array_commit(add->array, &add->wait);
 }
 
 void array_add_volume(struct array *array, const struct array_volume_spec *spec, struct array_call *call)
@@ -503,7 +551,14 @@ void array_add_volume(struct array *array, const struct array_volume_spec *spec,
         free(add);
         return;
     }
-    *add = (struct addition){
-        .array = array, .call = call, .volume = array->description.volumes_count - 1, .wait.task.run = addition_over};
-    array_commit(array, &add->wait);
+    *add = (struct addition){.array = array,
+                             .call = call,
+                             .volume = array->description.volumes_count - 1,
+                             .mapped.run = addition_commit,
+                             .wait.task.run = addition_over};
+    struct map_store *map = array->volumes[add->volume].map;
+    if (map != NULL)
+        (void)map_store_open(map, true, &add->mapped); /* laying out takes no memory */
+    else
+        addition_commit(&add->mapped);
 }

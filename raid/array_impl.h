@@ -7,7 +7,8 @@
  *   array_activity.c  dirty before the first write, clean when quiet
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
- *   jobs.c            init, resync, rebuild
+ *   map_store.c       the region maps on the members
+ *   jobs.c            resync, rebuild
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
  * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
@@ -23,6 +24,7 @@
 #include "core/sm.h"
 #include "raid/array.h"
 #include "raid/label.h"
+#include "raid/map_store.h"
 #include "raid/volume.h"
 
 /* One flush of every live member. A member that fails it is lost; the flush is over all the same. */
@@ -88,7 +90,7 @@ struct job_row {
     struct array *array;
     uint64_t started_ns;
     unsigned changes; /* of jobs, when it was issued */
-    bool over;        /* done, but not below low_row yet */
+    bool busy;
 };
 
 enum job_state { JOBS_IDLE, JOBS_RUNNING, JOBS_DRAINING, JOBS_SAVING };
@@ -98,12 +100,13 @@ struct array_jobs {
     bool stopping;
     enum row_work work; /* of the job that runs */
     unsigned volume;
-    uint64_t low_row, next_row, end_row; /* done below low; issued below next */
+    uint64_t next_row, end_row; /* looked at below next */
+    uint64_t todo_rows, done_rows;
     unsigned in_flight, window;
-    struct job_row rows[JOB_WINDOW_MAX]; /* by row % JOB_WINDOW_MAX */
+    struct job_row rows[JOB_WINDOW_MAX];
     uint64_t bad_rows, changed_rows;
-    uint64_t started_ns, saved_ns;
-    uint64_t mark_ns[2], mark_row[2]; /* for the speed: the older one is 5 to 10 s old */
+    uint64_t started_ns;
+    uint64_t mark_ns[2], mark_rows[2]; /* for the speed: the older one is 5 to 10 s old */
     /* Manners. */
     uint64_t row_ns;                         /* how long the last row took */
     uint64_t foreground_seen, busy_until_ns; /* the volumes' requests at the last look, and when they count as idle */
@@ -116,18 +119,16 @@ struct array_jobs {
     unsigned changes; /* of members' states, so far */
     bool rebuild_blocked;
     uint64_t blocked_volumes;
-    /* A checkpoint: flush, then commit. */
+    /* The end of a pass: flush, then commit. */
     struct array_flush flush;
     struct commit_wait wait;
-    bool save_busy, save_pass; /* save_pass: of a rebuild pass' members, not of a volume's position */
-    uint64_t saved_row;
 };
 
 struct array_volume {
     struct layout layout;
     struct volume *volume;
-    bool published; /* on disk: array_volume() finds it */
-    bool created;   /* in this life of the array: what syncs it is an "init" */
+    struct map_store *map; /* NULL without redundancy */
+    bool published;        /* on disk: array_volume() finds it */
 };
 
 enum array_state { ARRAY_OPENING, ARRAY_RUNNING, ARRAY_CLOSING };
@@ -149,9 +150,11 @@ struct array {
     struct array_call *call;     /* of open or close */
     unsigned calls;              /* of others, not over */
     struct task step;
+    struct task map_opened;
+    unsigned next_map; /* to be loaded */
     struct commit_wait open_wait;
     /* Closing. */
-    bool flushed, marked_clean, volume_closing;
+    bool settled, flushed, marked_clean, volume_closing;
     unsigned next_volume; /* to be closed */
     struct task closed;
 };
@@ -171,13 +174,17 @@ void array_call_over(struct array *array, struct array_call *call, int error);
 /* Something is over that opening or closing may wait for: look again at the end of the turn. */
 void array_step(struct array *array);
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
-                            bool created, struct array_call *call);
-/* Layout, then blkdev, of volume `index`, from the description. 0 or -errno with `why`. */
+                            struct array_call *call);
+/* Layout and region map, then blkdev, of volume `index`, from the description. 0 or -errno with `why`. */
 int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t why_len);
-int array_open_volume(struct array *array, unsigned index, bool created, char *why, size_t why_len);
+int array_open_volume(struct array *array, unsigned index, char *why, size_t why_len);
 /* Why the array takes no call now, or NULL. */
 const char *array_refusal(const struct array *array);
 void array_flush_start(struct array *array, struct array_flush *flush, void (*done)(struct array_flush *));
+/* All region maps: is nothing under way; rows in some states; make CLEAN what can be. */
+bool array_maps_idle(const struct array *array);
+uint64_t array_maps_count(const struct array *array, unsigned states);
+void array_maps_settle(struct array *array);
 
 /* --- array_create.c --- */
 uint64_t array_extents(const struct sb_array *a, const struct sb_volume *volume, uint64_t *extent);
@@ -200,6 +207,8 @@ void commit_frozen(struct array *array);
 void activity_init(struct array *array, bool clean);
 bool activity_begin(struct array *array, struct task *task);
 void activity_end(struct array *array);
+/* A region map came to rest: flushing may go on. */
+void activity_look(struct array *array);
 /* Dirty with nothing to do: be clean after a while. */
 void activity_rest(struct array *array);
 /* No commit or flush of its own is under way. */
@@ -243,6 +252,12 @@ unsigned jobs_info(const struct array *array, struct array_job_info *info, unsig
 static inline uint64_t slot_bit(unsigned slot)
 {
     return 1ull << slot;
+}
+
+/* Rows whose redundancy a crash now would leave in doubt. */
+static inline uint64_t array_maps_dirty(const struct array *array)
+{
+    return array_maps_count(array, REGION_BIT(REGION_DIRTY) | REGION_BIT(REGION_SUSPECT));
 }
 
 static inline bool array_is_redundant(const struct array *array, unsigned volume)

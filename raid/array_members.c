@@ -121,6 +121,9 @@ void array_stop_writing(struct array *array)
         if (member_writable(&array->members[slot]))
             sm_move(&array->members[slot].state, MEMBER_FAILED);
     array_members_changed(array); /* first: who is woken finds the volumes failed */
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL)
+            map_store_frozen(array->volumes[i].map);
     commit_frozen(array);
     activity_frozen(array);
     losses_committed(array);
@@ -301,6 +304,12 @@ static void owner_change_end(struct volume_owner *owner)
     activity_end(owner_array(owner));
 }
 
+static void owner_region_change(struct volume_owner *owner, struct region_map *map, struct region_change *change)
+{
+    (void)owner; /* the map's store knows its array */
+    map_store_change(map, change);
+}
+
 static void owner_member_error(struct volume_owner *owner, struct member *member, enum blk_op op,
                                enum blk_status status, uint64_t off)
 {
@@ -326,6 +335,7 @@ const struct volume_owner_ops array_owner_ops = {
     .member_error = owner_member_error,
     .member_corrected = owner_member_corrected,
     .loss_recorded = owner_loss_recorded,
+    .region_change = owner_region_change,
 };
 
 /* --- an operator takes a member out --- */

@@ -5,7 +5,8 @@
  *   2. Look at the disk: large enough, blocks of the same size, not a member elsewhere; read its label.
  *   3. Write the description that says REBUILDING, with a new member identity, to all live members and to the disk
  *      itself. If the disk does not take it, take it back.
- *   4. In memory: REBUILDING. From here on it takes every write, and the jobs fill it (jobs.c), which ends in ONLINE.
+ *   4. In memory: REBUILDING. From here on it takes every write, gets the region maps, and then the jobs fill it
+ *      (jobs.c), which ends in ONLINE.
  *
  * Whatever stands on the disk counts as stale, however it got there, with one exception: volumes without redundancy
  * cannot be rebuilt. Nothing can have changed in them while the disk was away, for a write needs it; so the disk that
@@ -192,8 +193,13 @@ static void online_committed(struct task *task)
         online_take_back(online);
         return;
     }
-    member_init(&array->members[online->slot], online->slot, online->disk.dev, array->description.data_start,
-                MEMBER_REBUILDING);
+    struct member *member = &array->members[online->slot];
+    unsigned disks = member->disks + 1;
+    member_init(member, online->slot, online->disk.dev, array->description.data_start, MEMBER_REBUILDING);
+    member->disks = disks;
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL)
+            map_store_copy(array->volumes[i].map, online->slot);
     array->losses.vanished &= ~slot_bit(online->slot);
     log_notice("array %s: disk %s is in slot %u and is being rebuilt", array->description.name, disk_text(online),
                online->slot);

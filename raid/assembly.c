@@ -195,19 +195,14 @@ static bool survives(const struct sb_volume *volume, const struct layout *layout
 }
 
 /*
- * May parity be behind the data, so that a lost chunk cannot be computed? After a crash nothing on disk says what was
- * under way. A clean stop does not mend that: a resync that was not over is still due. But who lost a member before it
- * stopped cleanly has served what it computed, and goes on to.
+ * May parity be behind the data, so that a lost chunk cannot be computed? Not clean is what a crash leaves, and what a
+ * clean stop leaves while some row waits for its resync.
  */
 static bool is_suspect(const struct disk_group *group, const struct sb_array *array, const struct sb_volume *volume,
                        const struct layout *layout)
 {
     bool logged = volume->consistency != SB_RESYNC && volume->consistency != SB_BITMAP;
-    if (!layout->parity || logged)
-        return false;
-    uint64_t lost = group->lost & volume_slots(volume);
-    bool unsynced = volume->synced_rows < layout->rows;
-    return (!array->clean && lost != 0) || (unsynced && (lost & ~group->recorded) != 0);
+    return layout->parity && !logged && !array->clean && (group->lost & volume_slots(volume)) != 0;
 }
 
 /* True: some volume is lost only because members are away that may come back. */
@@ -252,9 +247,6 @@ static void decide(struct disk_group *group, const struct assembly_options *opti
     if (group->clones_unclear)
         out->verdict = ASSEMBLY_CLONE;
     out->startable = out->verdict == ASSEMBLY_COMPLETE || out->verdict == ASSEMBLY_DEGRADED;
-    for (unsigned i = 0; out->startable && i < out->array.volumes_count; i++)
-        if ((group->suspects & bit(i)) != 0)
-            out->array.volumes[i].synced_rows = 0;
     assembly_explain(group, out);
 }
 

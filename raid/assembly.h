@@ -11,8 +11,8 @@
  *   - the same member UUID twice: a clone; refused unless exactly one matches the recorded identity;
  *   - members away that no failure was recorded of, and a volume that cannot do without them: not started, and says
  *     which it waits for;
- *   - degraded and not clean, or just degraded while a resync is not over: acknowledged writes may be missing from
- *     parity levels without a journal: only by force, which marks what it made suspect (synced_rows = 0 for the volume).
+ *   - degraded and not clean: acknowledged writes may be missing from parity levels without a journal, in rows that the
+ *     region map calls dirty: only by force.
  *
  * This rests on how a running array writes its labels:
  *   - a change is acted upon only when all live members have it, and the next one begins only then. After that

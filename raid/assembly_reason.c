@@ -152,9 +152,7 @@ static void explain_waiting(const struct disk_group *group, struct assembly *out
 
 static void explain_dirty(const struct disk_group *group, struct assembly *out)
 {
-    SAY(out, "array %s %s: on ", out->array.name,
-        out->array.clean ? "is degraded and was not synchronised to the end"
-                         : "was not stopped cleanly and is degraded");
+    SAY(out, "array %s was not stopped cleanly and is degraded: on ", out->array.name);
     say_volumes(out, group->suspects);
     SAY(out, " acknowledged writes may be missing or damaged where the lost member held them; wait for the members, or "
              "start it with apply --force");

@@ -1,28 +1,27 @@
 /*
  * Jobs: making redundancy right, row by row, behind everybody's back.
  *
- *   init      redundancy of a volume that was never written: parity of whatever is on the disks
- *   resync    the same after a crash
- *   rebuild   filling members that are REBUILDING
+ *   resync    rows that the region map calls SUSPECT: redundancy is made right after a crash
+ *   rebuild   filling members that are REBUILDING, row by row of what was ever written
  *
- * There is no list of jobs: what is to be done follows from the members' states and the volumes' synced rows, and is
- * decided anew whenever a job is over. One job runs at a time in an array, since all its volumes share the disks.
+ * There is no list of jobs: what is to be done follows from the members' states and the region maps, and is decided
+ * anew whenever a job is over. One job runs at a time in an array, since all its volumes share the disks.
  *
- *               pick()              all rows done               flushed and committed
- *      IDLE -------------> RUNNING ---------------> SAVING ------------------------------> IDLE
- *        ^                    |
+ *               pick()              all rows done
+ *      IDLE -------------> RUNNING ---------------> IDLE ---> SAVING ---> IDLE
+ *        ^                    |                         pass over; flushed and committed
  *        +---- DRAINING <-----+  stopped, a rebuild goes first, or a row cannot be done:
  *              rows in flight end
  *
- * Order: a rebuild pass, then init and resync. A pass takes the members that are REBUILDING when it starts through all
+ * Order: a rebuild pass, then resync. A pass takes the members that are REBUILDING when it starts through all
  * volumes with redundancy, the one with the least of it first; a member that comes later gets a pass of its own. When
  * all volumes are through, the members are flushed, the description says ACTIVE, and then they are ONLINE. A pass that
  * met rows it could not compute (unreadable elsewhere) leaves its members REBUILDING: they would hold wrong bytes, and
  * hide the error.
  *
- * Rows are done in order with a window of some in flight; low_row is the water mark below which all are done. For
- * init and resync it is the volume's synced_rows; every 10 s it is made durable (flush, then commit). A job that is
- * stopped in order goes on from there; after a crash all starts again from the first row (array.c).
+ * Rows are done in order with a window of some in flight. A row that is resynchronised is DIRTY like any that was
+ * written, and so CLEAN on disk a few seconds later: a resync that is cut short goes on with what is left. A rebuild
+ * starts again.
  *
  * Manners: when the array's volumes have requests of their own, or had some in the last 100 ms, one row at a time is
  * done, with a pause of up to 10 ms but at most four times as long as the row took: so a job never gets less than a
@@ -31,16 +30,15 @@
 #include "core/log.h"
 #include "raid/array_impl.h"
 
-#define JOB_WINDOW_BYTES (4 * MIB)      /* in flight, of all members together; at least one row */
-#define JOB_SAVE_NS      10000000000ull /* between checkpoints */
-#define JOB_MARK_NS      5000000000ull  /* half of the time over which speed is measured */
-#define JOB_PAUSE_NS     10000000ull    /* at most, between rows while others are busy */
-#define JOB_PAUSE_ROWS   4              /* at most, in times of a row */
-#define JOB_BUSY_NS      100000000ull   /* after a request others count as busy */
+#define JOB_WINDOW_BYTES (4 * MIB)     /* in flight, of all members together; at least one row */
+#define JOB_MARK_NS      5000000000ull /* half of the time over which speed is measured */
+#define JOB_PAUSE_NS     10000000ull   /* at most, between rows while others are busy */
+#define JOB_PAUSE_ROWS   4             /* at most, in times of a row */
+#define JOB_BUSY_NS      100000000ull  /* after a request others count as busy */
 
 static const struct sm_state jobs_states[] = {
     [JOBS_IDLE] = {"idle", SM_TO(JOBS_RUNNING) | SM_TO(JOBS_SAVING)},
-    [JOBS_RUNNING] = {"running", SM_TO(JOBS_DRAINING) | SM_TO(JOBS_SAVING)},
+    [JOBS_RUNNING] = {"running", SM_TO(JOBS_DRAINING) | SM_TO(JOBS_IDLE)},
     [JOBS_DRAINING] = {"draining", SM_TO(JOBS_IDLE)},
     [JOBS_SAVING] = {"saving", SM_TO(JOBS_IDLE)},
 };
@@ -52,11 +50,20 @@ static const char *volume_name(const struct array *array, unsigned volume)
     return array->description.volumes[volume].name;
 }
 
-static const char *kind_name(const struct array *array, enum row_work work, unsigned volume)
+static const char *kind_name(enum row_work work)
 {
-    if (work == ROW_REBUILD)
-        return "rebuild";
-    return array->volumes[volume].created ? "init" : "resync";
+    return work == ROW_REBUILD ? "rebuild" : "resync";
+}
+
+static const struct region_map *map_of(const struct array *array, unsigned volume)
+{
+    return map_store_map(array->volumes[volume].map);
+}
+
+/* The states of rows that a job is for. */
+static unsigned rows_for(enum row_work work)
+{
+    return work == ROW_REBUILD ? (unsigned)REGION_WRITTEN : REGION_BIT(REGION_SUSPECT);
 }
 
 static uint64_t rebuilding_slots(const struct array *array)
@@ -75,23 +82,16 @@ static uint64_t row_bytes(const struct array *array, unsigned volume)
     return (uint64_t)layout->spec.chunk * layout->roles;
 }
 
-/* --- checkpoints: durable first, then written down --- */
+/* --- the end of a pass: durable first, then written down --- */
 
-static bool saving(const struct array *array)
-{
-    return array->jobs.save_busy;
-}
-
-static void save_over(struct array *array);
+static void members_online(struct array *array);
 
 static void save_committed(struct task *task)
 {
     struct array *array = container_of(task, struct array, jobs.wait.task);
-    array->jobs.save_busy = false;
-    if (sm_state(&array->jobs.state) == JOBS_SAVING)
-        save_over(array);
-    else
-        pump(array);
+    sm_move(&array->jobs.state, JOBS_IDLE);
+    if (!array->frozen)
+        members_online(array);
     jobs_kick(array); /* what had to wait for this */
     array_step(array);
 }
@@ -99,26 +99,10 @@ static void save_committed(struct task *task)
 static void save_flushed(struct array_flush *flush)
 {
     struct array *array = flush->array;
-    struct array_jobs *jobs = &array->jobs;
-    if (jobs->save_pass) {
-        for (unsigned slot = 0; slot < array->description.members_count; slot++)
-            if (jobs->pass_slots & rebuilding_slots(array) & slot_bit(slot))
-                array->description.members[slot].state = SB_ACTIVE;
-    } else {
-        array->description.volumes[jobs->volume].synced_rows = jobs->saved_row;
-    }
-    array_commit(array, &jobs->wait);
-}
-
-static void save_start(struct array *array, bool pass)
-{
-    struct array_jobs *jobs = &array->jobs;
-    ASSERT(!jobs->save_busy);
-    jobs->save_busy = true;
-    jobs->save_pass = pass;
-    jobs->saved_row = jobs->low_row;
-    jobs->saved_ns = loop_now_ns(array->loop);
-    array_flush_start(array, &jobs->flush, save_flushed);
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        if (array->jobs.pass_slots & rebuilding_slots(array) & slot_bit(slot))
+            array->description.members[slot].state = SB_ACTIVE;
+    array_commit(array, &array->jobs.wait);
 }
 
 /* --- what is next --- */
@@ -143,7 +127,8 @@ static bool pick_sync(const struct array *array, unsigned *volume)
     for (unsigned i = 0; i < array->description.volumes_count; i++) {
         const struct volume *v = array->volumes[i].volume;
         bool open = array->volumes[i].published && !(array->jobs.blocked_volumes & slot_bit(i));
-        if (open && array_is_redundant(array, i) && !volume_failed(v) && volume_synced_rows(v) < volume_rows(v)) {
+        if (open && array_is_redundant(array, i) && !volume_failed(v) &&
+            region_count(map_of(array, i), rows_for(ROW_RESYNC)) > 0) {
             *volume = i;
             return true;
         }
@@ -154,26 +139,21 @@ static bool pick_sync(const struct array *array, unsigned *volume)
 static void job_start(struct array *array, enum row_work work, unsigned volume)
 {
     struct array_jobs *jobs = &array->jobs;
-    struct volume *v = array->volumes[volume].volume;
     sm_move(&jobs->state, JOBS_RUNNING);
     jobs->work = work;
     jobs->volume = volume;
-    if (work == ROW_RESYNC)
-        volume_resync_begins(v);
-    jobs->low_row = jobs->next_row = work == ROW_REBUILD ? 0 : volume_synced_rows(v);
-    jobs->end_row = volume_rows(v);
+    jobs->next_row = jobs->done_rows = 0;
+    jobs->end_row = volume_rows(array->volumes[volume].volume);
+    jobs->todo_rows = region_count(map_of(array, volume), rows_for(work));
     jobs->window = (unsigned)MAX(1u, MIN(JOB_WINDOW_BYTES / row_bytes(array, volume), (uint64_t)JOB_WINDOW_MAX));
     jobs->bad_rows = jobs->changed_rows = 0;
-    jobs->started_ns = jobs->saved_ns = loop_now_ns(array->loop);
+    jobs->started_ns = loop_now_ns(array->loop);
     for (unsigned i = 0; i < 2; i++) {
         jobs->mark_ns[i] = jobs->started_ns;
-        jobs->mark_row[i] = jobs->low_row;
+        jobs->mark_rows[i] = 0;
     }
-    for (unsigned i = 0; i < JOB_WINDOW_MAX; i++)
-        jobs->rows[i].over = false;
-    log_notice("array %s: %s of volume %s begins at row %llu of %llu", array->description.name,
-               kind_name(array, work, volume), volume_name(array, volume), (unsigned long long)jobs->low_row,
-               (unsigned long long)jobs->end_row);
+    log_notice("array %s: %s of volume %s begins: %llu of %llu rows", array->description.name, kind_name(work),
+               volume_name(array, volume), (unsigned long long)jobs->todo_rows, (unsigned long long)jobs->end_row);
     pump(array);
 }
 
@@ -191,14 +171,23 @@ static void pass_end(struct array *array)
         return;
     }
     sm_move(&jobs->state, JOBS_SAVING);
-    save_start(array, true);
+    array_flush_start(array, &jobs->flush, save_flushed);
+}
+
+/* A disk that joined has no region map yet, and what was never written when it joined may be written now. */
+static bool maps_copying(const struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL && map_store_copying(array->volumes[i].map))
+            return true;
+    return false;
 }
 
 void jobs_kick(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
     unsigned volume = 0;
-    if (sm_state(&jobs->state) != JOBS_IDLE || jobs->stopping || array->frozen || saving(array) ||
+    if (sm_state(&jobs->state) != JOBS_IDLE || jobs->stopping || array->frozen || maps_copying(array) ||
         sm_state(&array->state) != ARRAY_RUNNING)
         return;
     uint64_t rebuilding = rebuilding_slots(array);
@@ -259,9 +248,9 @@ static void job_failed(struct array *array, enum blk_status status)
 {
     struct array_jobs *jobs = &array->jobs;
     if (!array->frozen)
-        log_error("array %s: %s of volume %s stopped at row %llu (%s): %s", array->description.name,
-                  kind_name(array, jobs->work, jobs->volume), volume_name(array, jobs->volume),
-                  (unsigned long long)jobs->low_row, blk_status_name(status),
+        log_error("array %s: %s of volume %s stopped before row %llu (%s): %s", array->description.name,
+                  kind_name(jobs->work), volume_name(array, jobs->volume), (unsigned long long)jobs->next_row,
+                  blk_status_name(status),
                   status == BLK_READONLY ? "a disk refused a write that a volume cannot do without: move that volume's "
                                            "data elsewhere and replace the disk"
                                          : "bring missing disks online");
@@ -272,18 +261,14 @@ static void job_failed(struct array *array, enum blk_status status)
     drain(array);
 }
 
-static void low_row_advance(struct array *array)
+static void mark_speed(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
-    while (jobs->low_row < jobs->next_row && jobs->rows[jobs->low_row % JOB_WINDOW_MAX].over)
-        jobs->rows[jobs->low_row++ % JOB_WINDOW_MAX].over = false;
-    if (jobs->work == ROW_RESYNC && jobs->low_row > volume_synced_rows(array->volumes[jobs->volume].volume))
-        volume_set_synced_rows(array->volumes[jobs->volume].volume, jobs->low_row);
     if (loop_now_ns(array->loop) - jobs->mark_ns[1] >= JOB_MARK_NS) {
         jobs->mark_ns[0] = jobs->mark_ns[1];
-        jobs->mark_row[0] = jobs->mark_row[1];
+        jobs->mark_rows[0] = jobs->mark_rows[1];
         jobs->mark_ns[1] = loop_now_ns(array->loop);
-        jobs->mark_row[1] = jobs->low_row;
+        jobs->mark_rows[1] = jobs->done_rows;
     }
 }
 
@@ -295,10 +280,13 @@ static void row_done(struct row_job *work)
     bool good = work->status == BLK_OK || work->status == BLK_MEDIA;
     jobs->in_flight--;
     jobs->row_ns = loop_now_ns(array->loop) - row->started_ns;
-    row->over = good;
+    row->busy = false;
+    jobs->done_rows += good;
     jobs->bad_rows += work->status == BLK_MEDIA;
     jobs->changed_rows += work->changed;
-    low_row_advance(array);
+    mark_speed(array);
+    if (jobs->work == ROW_RESYNC)
+        map_store_stir(array->volumes[jobs->volume].map);
     bool outdated = row->changes != jobs->changes && work->status != BLK_READONLY; /* members changed under it */
     if (sm_state(&jobs->state) == JOBS_DRAINING)
         drained(array);
@@ -313,27 +301,17 @@ static void row_done(struct row_job *work)
 static void row_issue(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
-    struct job_row *row = &jobs->rows[jobs->next_row % JOB_WINDOW_MAX];
-    ASSERT(!row->over);
+    struct job_row *row = jobs->rows;
+    while (row->busy)
+        row++;
+    ASSERT(row < jobs->rows + JOB_WINDOW_MAX);
+    row->busy = true;
     row->array = array;
     row->started_ns = loop_now_ns(array->loop);
     row->changes = jobs->changes;
     row->work = (struct row_job){.work = jobs->work, .row = jobs->next_row++, .done = row_done};
     jobs->in_flight++;
     volume_row_job(array->volumes[jobs->volume].volume, &row->work);
-}
-
-/* All rows are done: what was reached is made durable. */
-static void job_end(struct array *array)
-{
-    struct array_jobs *jobs = &array->jobs;
-    if (saving(array))
-        return; /* save_committed() comes back here */
-    sm_move(&jobs->state, JOBS_SAVING);
-    if (jobs->work == ROW_REBUILD)
-        save_over(array);
-    else
-        save_start(array, false);
 }
 
 /* A member that is whole is used from now on. */
@@ -350,25 +328,21 @@ static void members_online(struct array *array)
     array_members_changed(array);
 }
 
-static void save_over(struct array *array)
+/* All rows are done. */
+static void job_end(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
     sm_move(&jobs->state, JOBS_IDLE);
-    if (array->frozen)
-        return;
-    if (jobs->save_pass) {
-        jobs->save_pass = false;
-        members_online(array);
-    } else {
-        jobs->pass_volumes |= jobs->work == ROW_REBUILD ? slot_bit(jobs->volume) : 0;
-        jobs->pass_incomplete |= jobs->work == ROW_REBUILD && jobs->bad_rows > 0;
-        log_notice("array %s: %s of volume %s finished after %llu s, %llu rows changed, %llu unreadable",
-                   array->description.name, kind_name(array, jobs->work, jobs->volume),
-                   volume_name(array, jobs->volume),
-                   (unsigned long long)((loop_now_ns(array->loop) - jobs->started_ns) / 1000000000),
-                   (unsigned long long)jobs->changed_rows, (unsigned long long)jobs->bad_rows);
-    }
+    jobs->pass_volumes |= jobs->work == ROW_REBUILD ? slot_bit(jobs->volume) : 0;
+    jobs->pass_incomplete |= jobs->work == ROW_REBUILD && jobs->bad_rows > 0;
+    log_notice("array %s: %s of volume %s finished after %llu s, %llu rows, %llu changed, %llu unreadable",
+               array->description.name, kind_name(jobs->work), volume_name(array, jobs->volume),
+               (unsigned long long)((loop_now_ns(array->loop) - jobs->started_ns) / 1000000000),
+               (unsigned long long)jobs->done_rows, (unsigned long long)jobs->changed_rows,
+               (unsigned long long)jobs->bad_rows);
+    activity_rest(array);
     jobs_kick(array);
+    array_step(array);
 }
 
 /* Something else goes first, or there is nothing left to work for. */
@@ -378,8 +352,7 @@ static bool must_yield(const struct array *array)
     uint64_t rebuilding = rebuilding_slots(array);
     if (jobs->work == ROW_REBUILD)
         return (jobs->pass_slots & rebuilding) == 0;
-    bool spoiled = volume_spoiled_row(array->volumes[jobs->volume].volume) < jobs->next_row; /* behind us: start anew */
-    return spoiled || (rebuilding != 0 && !jobs->rebuild_blocked);
+    return rebuilding != 0 && !jobs->rebuild_blocked;
 }
 
 /* Busy with others: one row, then a pause. True: not now. */
@@ -399,6 +372,14 @@ static bool hold_back(struct array *array)
     return jobs->in_flight > 0;
 }
 
+/* The next row that the job is for. */
+static bool row_find(struct array *array)
+{
+    struct array_jobs *jobs = &array->jobs;
+    jobs->next_row = region_find(map_of(array, jobs->volume), rows_for(jobs->work), jobs->next_row, jobs->end_row);
+    return jobs->next_row < jobs->end_row;
+}
+
 static void pump(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
@@ -408,14 +389,12 @@ static void pump(struct array *array)
         drain(array);
         return;
     }
-    while (jobs->next_row < jobs->end_row && jobs->next_row - jobs->low_row < jobs->window && !hold_back(array)) {
+    while (row_find(array) && jobs->in_flight < jobs->window && !hold_back(array)) {
         jobs->paused = false;
         row_issue(array);
     }
-    if (jobs->low_row == jobs->end_row)
+    if (jobs->next_row == jobs->end_row && jobs->in_flight == 0)
         job_end(array);
-    else if (jobs->work == ROW_RESYNC && !saving(array) && loop_now_ns(array->loop) - jobs->saved_ns >= JOB_SAVE_NS)
-        save_start(array, false);
 }
 
 static void pause_over(struct timer *timer)
@@ -450,19 +429,17 @@ void jobs_stop(struct array *array)
 
 bool jobs_stopped(const struct array *array)
 {
-    return sm_state(&array->jobs.state) == JOBS_IDLE && !saving(array);
+    return sm_state(&array->jobs.state) == JOBS_IDLE;
 }
 
 /* --- telling --- */
 
 static void info_fill(const struct array *array, struct array_job_info *info, enum row_work work, unsigned volume)
 {
-    const struct volume *v = array->volumes[volume].volume;
     *info = (struct array_job_info){
-        .done_bytes = (work == ROW_RESYNC ? volume_synced_rows(v) : 0) * row_bytes(array, volume),
-        .total_bytes = volume_rows(v) * row_bytes(array, volume),
+        .total_bytes = region_count(map_of(array, volume), rows_for(work)) * row_bytes(array, volume),
     };
-    text_format(info->kind, sizeof info->kind, "%s", kind_name(array, work, volume));
+    text_format(info->kind, sizeof info->kind, "%s", kind_name(work));
     text_format(info->volume, sizeof info->volume, "%s", volume_name(array, volume));
 }
 
@@ -471,11 +448,12 @@ static void info_fill_running(const struct array *array, struct array_job_info *
 {
     const struct array_jobs *jobs = &array->jobs;
     info_fill(array, info, jobs->work, jobs->volume);
-    info->done_bytes = jobs->low_row * row_bytes(array, jobs->volume);
+    info->done_bytes = jobs->done_rows * row_bytes(array, jobs->volume);
+    info->total_bytes = MAX(jobs->todo_rows, jobs->done_rows) * row_bytes(array, jobs->volume);
     uint64_t ms = (loop_now_ns(array->loop) - jobs->mark_ns[0]) / 1000000;
-    if (ms == 0 || jobs->low_row == jobs->mark_row[0])
+    if (ms == 0 || jobs->done_rows == jobs->mark_rows[0])
         return;
-    uint64_t bytes = (jobs->low_row - jobs->mark_row[0]) * row_bytes(array, jobs->volume);
+    uint64_t bytes = (jobs->done_rows - jobs->mark_rows[0]) * row_bytes(array, jobs->volume);
     info->bytes_per_second = MAX(bytes * 1000 / ms, 1ull);
     info->seconds_left = (info->total_bytes - info->done_bytes) / info->bytes_per_second;
 }
@@ -489,13 +467,13 @@ unsigned jobs_info(const struct array *array, struct array_job_info *info, unsig
     if (running)
         info_fill_running(array, &info[count++]);
     for (unsigned i = 0; i < array->description.volumes_count && count < max; i++) {
-        const struct volume *v = array->volumes[i].volume;
         if (!array->volumes[i].published || !array_is_redundant(array, i))
             continue;
         bool here = running && jobs->volume == i;
         if (rebuilding && !(jobs->pass_volumes & slot_bit(i)) && !(here && jobs->work == ROW_REBUILD))
             info_fill(array, &info[count++], ROW_REBUILD, i);
-        if (count < max && volume_synced_rows(v) < volume_rows(v) && !(here && jobs->work == ROW_RESYNC))
+        if (count < max && region_count(map_of(array, i), rows_for(ROW_RESYNC)) > 0 &&
+            !(here && jobs->work == ROW_RESYNC))
             info_fill(array, &info[count++], ROW_RESYNC, i);
     }
     return count;

@@ -19,10 +19,11 @@
 
 static const struct sm_state states[ROW_STATES] = {
     [ROW_LOCKING] = {"locking", SM_TO(ROW_PLANNING)},
-    [ROW_PLANNING] = {"planning", SM_TO(ROW_PAGING) | SM_TO(ROW_RECORDING) | SM_TO(ROW_DONE)},
+    [ROW_PLANNING] = {"planning", SM_TO(ROW_PAGING) | SM_TO(ROW_MAPPING) | SM_TO(ROW_RECORDING) | SM_TO(ROW_DONE)},
     [ROW_PAGING] = {"paging", SM_TO(ROW_READING)},
     [ROW_READING] = {"reading", SM_TO(ROW_PLANNING) | SM_TO(ROW_STARTING)},
-    [ROW_STARTING] = {"starting", SM_TO(ROW_WRITING) | SM_TO(ROW_PLANNING)},
+    [ROW_STARTING] = {"starting", SM_TO(ROW_MAPPING) | SM_TO(ROW_WRITING) | SM_TO(ROW_PLANNING)},
+    [ROW_MAPPING] = {"mapping", SM_TO(ROW_STARTING) | SM_TO(ROW_RECORDING)},
     [ROW_WRITING] = {"writing", SM_TO(ROW_VERIFYING) | SM_TO(ROW_PLANNING)},
     [ROW_VERIFYING] = {"verifying", SM_TO(ROW_PLANNING)},
     [ROW_RECORDING] = {"recording", SM_TO(ROW_DONE)},
@@ -157,16 +158,17 @@ static void window_impossible(struct row_op *op)
 /* --- requests to members --- */
 
 static void io_submit(struct row_op *op, struct row_band *band, uint64_t role, enum blk_op kind, struct page **pages,
-                      void (*done)(struct row_io *))
+                      uint64_t len, void (*done)(struct row_io *))
 {
     struct row_io *io = &band->ios[role];
     struct member_place place = op->places[role];
     io->volume = op->volume;
     io->member = place.member;
     io->op = kind;
-    io->flags = kind == BLK_READ ? op->flags & BLK_BACKGROUND : op->flags;
+    io->flags = kind == BLK_READ || op->fill || op->unmap ? op->flags & (BLK_BACKGROUND | BLK_NO_UNMAP) : op->flags;
+    io->lenient = kind == BLK_DISCARD;
     io->off = place.off + band->column;
-    io->len = band->len;
+    io->len = len;
     io->pages = pages;
     io->done = done;
     io->band = (uint8_t)(band - op->bands);
@@ -211,7 +213,7 @@ static void reads_submit(struct row_op *op)
         FOR_EACH_ROLE(role, band->plan.reads)
         {
             if (member_readable(op->places[role].member))
-                io_submit(op, band, role, BLK_READ, band->old[role], read_done);
+                io_submit(op, band, role, BLK_READ, band->old[role], band->len, read_done);
             else
                 role_lost(op, role, BLK_GONE);
         }
@@ -228,7 +230,7 @@ static void write_refused(struct row_op *op, enum blk_status status)
         fail_and_stop(op, BLK_READONLY, volume_offset(op));
     } else if (changes_data(op)) {
         fail_and_stop(op, status, volume_offset(op));
-        volume_row_spoiled(op->volume, op->row);
+        row_region_spoiled(op);
     }
 }
 
@@ -238,7 +240,7 @@ static void write_done(struct row_io *io)
     struct row_band *band = &op->bands[io->band];
     if (io->status == BLK_OK) {
         band->corrected |= band->media & (UINT64_C(1) << io->role);
-    } else if (member_writable(io->member)) {
+    } else if (member_writable(io->member) && !io->lenient) {
         write_refused(op, io->status);
     } else if (op->kind == ROW_WORK_REBUILD) { /* others plan without it; here it may be what the work was for */
         fail_and_stop(op, BLK_GONE, volume_offset(op));
@@ -246,22 +248,45 @@ static void write_done(struct row_io *io)
     io_over(op);
 }
 
-static void write_submit(struct row_op *op, struct row_band *band, uint64_t role)
+static void write_submit(struct row_op *op, struct row_band *band, uint64_t role, uint64_t len)
 {
     bool zero = op->kind == ROW_ZERO || (op->kind == ROW_WORK_REBUILD && row_is_zero(band, (unsigned)role));
-    io_submit(op, band, role, zero ? BLK_WRITE_ZEROES : BLK_WRITE, zero ? NULL : band->new[role], write_done);
+    io_submit(op, band, role, zero ? BLK_WRITE_ZEROES : BLK_WRITE, zero ? NULL : band->new[role], len, write_done);
     if (op->job != NULL)
         op->job->changed = true;
 }
 
+/* Of a row that is filled: the data roles that are zeroes in all columns of the window, so one write will do. */
+static uint64_t blank_roles(const struct row_op *op)
+{
+    uint64_t roles = roles_below(op->volume->layout.data);
+    for (unsigned i = 0; i < op->bands_count; i++)
+        roles &= ~op->bands[i].target;
+    return roles;
+}
+
 static void writes_submit(struct row_op *op)
 {
+    uint64_t blank = op->fill ? blank_roles(op) : 0;
     for (unsigned i = 0; i < op->bands_count; i++) {
         struct row_band *band = &op->bands[i];
-        FOR_EACH_ROLE(role, band->plan.writes)
+        FOR_EACH_ROLE(role, band->plan.writes & (i == 0 ? UINT64_MAX : ~blank))
         if (member_writable(op->places[role].member))
-            write_submit(op, band, role);
+            write_submit(op, band, role, blank >> role & 1 ? op->width : band->len);
     }
+}
+
+/*
+ * The space is free already: what the members are told is advice. It is kept from them where a read that came before is
+ * still under way: that may find old bytes or zeroes, but not whatever a disk makes of a block that it has let go.
+ */
+static void discards_submit(struct row_op *op)
+{
+    if (run_reads_row(op->volume, op->row))
+        return;
+    FOR_EACH_ROLE(role, row_writable(op))
+    if (op->places[role].member->dev->info.discards)
+        io_submit(op, &op->bands[0], role, BLK_DISCARD, NULL, op->bands[0].len, write_done);
 }
 
 static void verify_done(struct row_io *io)
@@ -279,7 +304,7 @@ static void verifies_submit(struct row_op *op)
         struct row_band *band = &op->bands[i];
         FOR_EACH_ROLE(role, band->corrected)
         if (member_readable(op->places[role].member))
-            io_submit(op, band, role, BLK_READ, band->new[role], verify_done);
+            io_submit(op, band, role, BLK_READ, band->new[role], band->len, verify_done);
         else
             band->corrected &= ~(UINT64_C(1) << role);
     }
@@ -330,16 +355,34 @@ static bool step_locking(struct row_op *op)
 {
     if (!op->locked && !row_lock(op))
         return false;
+    row_region_begin(op);
     row_columns_begin(op);
     row_window_open(op);
     sm_move(&op->state, ROW_PLANNING);
     return true;
 }
 
+static void windows_over(struct row_op *op)
+{
+    if (op->kind == ROW_WORK_RESYNC && !op->stop)
+        row_region_synced(op);
+    if (!changes_data(op) || op->status != BLK_OK) {
+        sm_move(&op->state, ROW_DONE);
+    } else if (op->fill && row_region_joined(op)) {
+        row_columns_begin(op);
+        row_window_open(op);
+    } else if (op->fill) {
+        sm_move(&op->state, ROW_MAPPING);
+        row_region_change(op);
+    } else {
+        sm_move(&op->state, ROW_RECORDING);
+    }
+}
+
 static bool step_planning(struct row_op *op)
 {
     if (op->stop || op->column >= op->end) {
-        sm_move(&op->state, changes_data(op) && op->status == BLK_OK ? ROW_RECORDING : ROW_DONE);
+        windows_over(op);
     } else if (changes_data(op) && op->volume->failed) {
         fail_and_stop(op, BLK_GONE, volume_offset(op));
     } else if (!row_window_plan(op)) {
@@ -401,8 +444,24 @@ static bool step_starting(struct row_op *op)
             return false;
         op->changing = true;
     }
+    if (row_region_wants_change(op)) {
+        sm_move(&op->state, ROW_MAPPING);
+        row_region_change(op);
+        return true;
+    }
     sm_move(&op->state, ROW_WRITING);
-    writes_submit(op);
+    if (op->unmap)
+        discards_submit(op);
+    else
+        writes_submit(op);
+    return true;
+}
+
+static bool step_mapping(struct row_op *op)
+{
+    if (!op->change.over)
+        return false;
+    sm_move(&op->state, op->fill ? ROW_RECORDING : ROW_STARTING);
     return true;
 }
 
@@ -450,6 +509,7 @@ static bool step_done(struct row_op *op)
     pages_put(op);
     if (op->changing)
         v->owner->ops->change_end(v->owner);
+    v->unmaps -= op->unmap;
     row_unlock(op);
     answer(op);
     op->lost = op->hint_roles = 0;
@@ -459,9 +519,10 @@ static bool step_done(struct row_op *op)
 }
 
 static bool (*const steps[ROW_STATES])(struct row_op *) = {
-    [ROW_LOCKING] = step_locking,     [ROW_PLANNING] = step_planning,   [ROW_PAGING] = step_paging,
-    [ROW_READING] = step_reading,     [ROW_STARTING] = step_starting,   [ROW_WRITING] = step_writing,
-    [ROW_VERIFYING] = step_verifying, [ROW_RECORDING] = step_recording, [ROW_DONE] = step_done,
+    [ROW_LOCKING] = step_locking, [ROW_PLANNING] = step_planning,   [ROW_PAGING] = step_paging,
+    [ROW_READING] = step_reading, [ROW_STARTING] = step_starting,   [ROW_MAPPING] = step_mapping,
+    [ROW_WRITING] = step_writing, [ROW_VERIFYING] = step_verifying, [ROW_RECORDING] = step_recording,
+    [ROW_DONE] = step_done,
 };
 
 void row_run(struct row_op *op)

@@ -7,6 +7,7 @@
  *   row.c             a row: the state machine of everything else
  *   row_job.c         the jobs' way in
  *   row_lock.c        one at a time on a row
+ *   row_region.c      a row and the region map
  *   row_plan.c        what to read and write (pure)
  *   row_band.c        windows, bands, and where their bytes are
  *   row_math.c        codec over bands
@@ -43,6 +44,7 @@ struct row_io {
     uint64_t off, len;   /* bytes of the member's device */
     struct page **pages; /* READ, WRITE */
     void (*done)(struct row_io *);
+    bool lenient;       /* an error does not matter, and is nobody's fault */
     struct row_op *row; /* these three are the user's */
     uint8_t band, role;
 
@@ -64,7 +66,7 @@ struct run {
     struct row_io io;
     struct blk_req *parent;
     struct cutter *cutter;
-    uint64_t off, len; /* of the volume; flush: 0 */
+    uint64_t off, len; /* of the volume; flush, or not in use: 0 */
     uint64_t at;       /* a read that failed: rows serve it anew, up to here so far */
     bool changing;
     enum blk_status status; /* as for a part */
@@ -97,8 +99,9 @@ struct volume {
     struct volume_owner *owner;
     struct member *const *members;
     unsigned first_slot;
-    uint64_t start, synced_rows;
-    uint64_t spoiled_row;  /* the lowest row that a failed write left wrong; UINT64_MAX: none. At least synced_rows */
+    struct region_map *map; /* the array's; NULL without redundancy */
+    unsigned unmaps;        /* rows on their way to UNWRITTEN: what memory says may not be durable yet */
+    uint64_t start;
     bool failed, degraded; /* as of volume_recount() */
     unsigned announced;    /* enum health in volume.c: what the watchers know */
 
@@ -124,10 +127,15 @@ struct member_place {
     struct member *member;
     uint64_t off; /* bytes of its device */
 };
+
+/* What the map says of a row; rows of a volume without one are ever clean. */
+static inline enum region_state volume_region(const struct volume *v, uint64_t row)
+{
+    return v->map != NULL ? region_get(v->map, row) : REGION_CLEAN;
+}
+
 struct member_place volume_place(const struct volume *v, uint64_t row, unsigned role);
 struct member *volume_member(const struct volume *v, unsigned layout_slot);
-/* A write of this row reached some members, and not one that stays in service (V3). */
-void volume_row_spoiled(struct volume *v, uint64_t row);
 void volume_close_if_idle(struct volume *v);
 
 /*
@@ -146,6 +154,8 @@ void cutter_init(struct cutter *cutter, struct volume *v, unsigned limit);
 void run_start(struct volume *v, struct run *run, struct cutter *cutter, struct blk_req *req, uint64_t off,
                uint64_t len, struct member_place place);
 void run_init(struct run *run, struct volume *v);
+/* Is a run at work that touches this row? */
+bool run_reads_row(const struct volume *v, uint64_t row);
 /* The row that serves a failed run anew has its answer. */
 void run_row_done(struct run *run, uint64_t len, enum blk_status status, uint64_t bad_off);
 /* Which copy of a mirrored row to read. False: none is readable. */
@@ -158,18 +168,22 @@ enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD
 /*
  * What a row does, in states. A window is a range of columns; narrow rows have one, wide ones several in turn.
  *
+ *                                           clean, discard
+ *                                       MAPPING <----> |
  *   LOCKING -> PLANNING -> PAGING -> READING -> STARTING -> WRITING -> VERIFYING
  *                 ^  ^                 |  |                   |           |
  *                 |  +-----------------+  +- nothing to write |           |
  *                 |    read error: plan again, without it;    |           |
  *                 +------- or next window --------------------+-----------+
- *              no more windows -> RECORDING -> DONE
+ *              no more windows -> [MAPPING: first write] -> RECORDING -> DONE
  *
  *   LOCKING    waits for its turn on the row
  *   PLANNING   decides from the members' states, the errors so far, the columns
  *   PAGING     waits for scratch pages, holding the lock and nothing else
  *   READING    reads are in flight
  *   STARTING   waits for the array to be marked dirty (V2)
+ *   MAPPING    waits for the region map: before the first write of a while that the row is dirty, before a discard
+ *              that it is unwritten, after the first write ever that it is not
  *   WRITING    writes are in flight
  *   VERIFYING  corrected chunks are read back
  *   RECORDING  waits for losses of members to be on disk (V1)
@@ -181,12 +195,13 @@ enum row_state {
     ROW_PAGING,
     ROW_READING,
     ROW_STARTING,
+    ROW_MAPPING,
     ROW_WRITING,
     ROW_VERIFYING,
     ROW_RECORDING,
     ROW_DONE,
 };
-enum { ROW_STATES = 9 };
+enum { ROW_STATES = 10 };
 
 struct row_band {
     uint64_t column, len;
@@ -220,6 +235,10 @@ struct row_op {
     STAILQ_HEAD(, row_op) waiting; /* behind this one, for the row */
     struct member_place *places;   /* by role: where its chunk begins */
     bool locked, changing, stop, retry;
+    bool fill;      /* the row was never written: all of it is */
+    unsigned disks; /* fill: the members it began with */
+    bool unmap;     /* all of it is given back */
+    struct region_change change;
 
     uint64_t column, end, width, window; /* this window is [column, column + width) of [.., end) */
     unsigned bands_count, pending;
@@ -243,6 +262,7 @@ struct row_op *row_op_init(void *memory, struct volume *v);
 void row_start(struct row_op *op);
 void row_run(struct row_op *op);
 
+bool row_is_locked(const struct volume *v, uint64_t row);
 bool row_lock(struct row_op *op); /* false: its task runs when it is its turn */
 void row_unlock(struct row_op *op);
 
@@ -256,6 +276,17 @@ uint64_t row_readable(const struct row_op *op);
 uint64_t row_writable(const struct row_op *op);
 /* What a band may read: readable, and did not answer an error in this op. */
 uint64_t row_band_readable(const struct row_op *op, const struct row_band *band);
+
+/* Data roles whose new bytes are known before anything is read. */
+uint64_t row_band_new(const struct row_op *op, const struct row_band *band);
+
+/* row_region.c: what the map has to do with this row */
+bool row_region_joined(struct row_op *op);       /* has a disk joined that missed part of the filling? */
+void row_region_begin(struct row_op *op);        /* under the lock: fill, unmap; stop: there is nothing to do */
+bool row_region_wants_change(struct row_op *op); /* before the members are written */
+void row_region_change(struct row_op *op);       /* ask for it: the task runs when it is durable */
+void row_region_spoiled(struct row_op *op);      /* a write reached some members, and not one that stays (V3) */
+void row_region_synced(struct row_op *op);       /* its redundancy has been made right */
 
 /* row_math.c: from the old bytes and the request's to the new */
 void row_compute(struct row_op *op, struct row_band *band);

@@ -9,6 +9,9 @@
  *        middle   |##########################               [a,chunk) of d0..
  *        d1       |######|
  *
+ * The first write to a row fills it: the bands then have all the columns, those where nothing is touched as well, and
+ * every data chunk that the request does not bring is zeroes.
+ *
  * Bytes that the request brings stay in its pages; everything else a row needs is in scratch pages, taken all at once.
  */
 #include "raid/row.h"
@@ -56,6 +59,11 @@ uint64_t row_band_readable(const struct row_op *op, const struct row_band *band)
     return row_readable(op) & ~op->lost & ~band->media;
 }
 
+uint64_t row_band_new(const struct row_op *op, const struct row_band *band)
+{
+    return op->fill ? roles_below(op->volume->layout.data) : band->target;
+}
+
 /* --- windows --- */
 
 /* How much of each chunk is handled at once: what needs no scratch, all; a row written in full needs little. */
@@ -63,6 +71,8 @@ static uint64_t window_for(const struct row_op *op)
 {
     const struct volume *v = op->volume;
     bool copies = !v->layout.parity;
+    if (op->kind == ROW_WRITE && op->fill)
+        return MIN(copies ? chunk_of(op) : v->window_full, (uint64_t)(ZERO_PAGES - 1) * PAGE_BYTES);
     if (op->kind == ROW_ZERO || (op->kind == ROW_WRITE && copies))
         return chunk_of(op);
     return op->kind == ROW_WRITE && op->len == v->layout.row_data ? v->window_full : v->window;
@@ -71,7 +81,7 @@ static uint64_t window_for(const struct row_op *op)
 void row_columns_begin(struct row_op *op)
 {
     uint64_t chunk = chunk_of(op), last = op->first + op->len - 1;
-    bool whole = op->job != NULL || op->first / chunk != last / chunk;
+    bool whole = op->job != NULL || op->fill || op->first / chunk != last / chunk;
     op->column = whole ? 0 : op->first % chunk;
     op->end = whole ? chunk : last % chunk + 1;
     op->window = window_for(op);
@@ -82,7 +92,7 @@ static void band_add(struct row_op *op, uint64_t column, uint64_t end, uint64_t 
 {
     column = MAX(column, op->column);
     end = MIN(end, op->column + op->width);
-    if (column >= end || (touches_data(op) && target == 0))
+    if (column >= end || (touches_data(op) && target == 0 && !op->fill))
         return;
     ASSERT(op->bands_count < ROW_BANDS);
     struct row_band *band = &op->bands[op->bands_count++];
@@ -100,7 +110,9 @@ static void bands_of_request(struct row_op *op)
     unsigned d0 = (unsigned)(op->first / chunk), d1 = (unsigned)(last / chunk);
     uint64_t a = op->first % chunk, b = last % chunk + 1, roles = roles_below(d1 + 1) & ~roles_below(d0);
     if (d0 == d1) {
+        band_add(op, 0, a, 0);
         band_add(op, a, b, roles);
+        band_add(op, b, chunk, 0);
         return;
     }
     uint64_t r0 = UINT64_C(1) << d0, r1 = UINT64_C(1) << d1;
@@ -141,10 +153,10 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
     struct row_query q = {.data = layout->data,
                           .redundancy = layout->redundancy,
                           .parity = layout->parity,
-                          .synced = op->row < op->volume->synced_rows,
+                          .synced = volume_region(op->volume, op->row) != REGION_SUSPECT,
                           .readable = members & ~op->lost & ~band->media,
                           .writable = row_writable(op),
-                          .target = band->target,
+                          .target = row_band_new(op, band),
                           .rewrite = members & ~op->lost & band->media};
     switch (op->kind) {
     case ROW_READ:
@@ -213,7 +225,13 @@ static void buffers_of_read(struct row_op *op, struct row_band *band)
 
 static void buffers_of_write(struct row_op *op, struct row_band *band)
 {
-    const struct row_plan *plan = &band->plan;
+    struct row_plan *plan = &band->plan;
+    if (band->target == 0) { /* a row's first write: zeroes beside what is brought */
+        plan->encode = 0;
+        FOR_EACH_ROLE(role, plan->writes)
+        band->new[role] = op->volume->zero_pages;
+        return;
+    }
     if (!op->volume->layout.parity) {
         FOR_EACH_ROLE(role, plan->writes)
         band->new[role] = data_pages(op, 0, band->column);
@@ -221,8 +239,8 @@ static void buffers_of_write(struct row_op *op, struct row_band *band)
     }
     FOR_EACH_ROLE(role, plan->reads | plan->recover)
     band->old[role] = scratch(op, band);
-    FOR_EACH_ROLE(role, band->target)
-    band->new[role] = data_pages(op, role, band->column);
+    FOR_EACH_ROLE(role, row_band_new(op, band))
+    band->new[role] = band->target >> role & 1 ? data_pages(op, role, band->column) : op->volume->zero_pages;
     FOR_EACH_ROLE(role, plan->encode)
     band->new[role] = plan->kind == PLAN_RMW ? band->old[role] : scratch(op, band);
     FOR_EACH_ROLE(role, plan->recover & plan->writes)

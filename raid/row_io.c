@@ -6,6 +6,7 @@
  *   - An error is told to the owner, who decides whether the member stays. A write that failed on a member that stays
  *     is tried once more, from the piece that failed; what fails then is told again.
  *   - A member that has gone out of service meanwhile is not asked (M3).
+ *   - What is only advice to the device (`lenient`) may fail: nobody is told.
  */
 #include "raid/row.h"
 
@@ -51,7 +52,7 @@ static void start_piece(struct row_io *io)
 /* The device cannot do this operation: do another. False: it was an error after all. */
 static bool find_another_way(struct row_io *io)
 {
-    if (io->req.status != BLK_INVALID)
+    if (io->req.status != BLK_INVALID || io->lenient)
         return false;
     if (io->req.op == BLK_DISCARD)
         io->op = BLK_WRITE_ZEROES;
@@ -67,7 +68,7 @@ static void piece_failed(struct row_io *io)
 {
     struct volume *v = io->volume;
     struct blk_req *req = &io->req;
-    if (!in_service(io)) { /* it failed while this was under way */
+    if (!in_service(io) || io->lenient) { /* it failed while this was under way, or does not matter */
         finish(io, BLK_GONE, req->off);
         return;
     }

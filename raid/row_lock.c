@@ -12,20 +12,32 @@ static struct row_bucket *bucket_of(const struct volume *v, uint64_t row)
     return &v->locks[(row * UINT64_C(0x9e3779b97f4a7c15) >> 32) & v->locks_mask];
 }
 
+static struct row_op *holder_of(const struct volume *v, uint64_t row)
+{
+    struct row_op *holder;
+    LIST_FOREACH(holder, bucket_of(v, row), locked_link)
+    {
+        if (holder->row == row)
+            return holder;
+    }
+    return NULL;
+}
+
+bool row_is_locked(const struct volume *v, uint64_t row)
+{
+    return holder_of(v, row) != NULL;
+}
+
 bool row_lock(struct row_op *op)
 {
     ASSERT(!op->locked);
-    struct row_bucket *bucket = bucket_of(op->volume, op->row);
-    struct row_op *holder;
-    LIST_FOREACH(holder, bucket, locked_link)
-    {
-        if (holder->row != op->row)
-            continue;
+    struct row_op *holder = holder_of(op->volume, op->row);
+    if (holder != NULL) {
         STAILQ_INSERT_TAIL(&holder->waiting, op, waiting_link);
         return false;
     }
     op->locked = true;
-    LIST_INSERT_HEAD(bucket, op, locked_link);
+    LIST_INSERT_HEAD(bucket_of(op->volume, op->row), op, locked_link);
     return true;
 }
 

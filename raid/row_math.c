@@ -67,7 +67,7 @@ static void recover(const struct row_op *op, struct row_band *band)
 static void encode(const struct row_op *op, struct row_band *band)
 {
     uint64_t want = band->plan.encode, data = roles_below(op->volume->layout.data);
-    uint64_t from_new = op->kind == ROW_WRITE ? band->target | want : want;
+    uint64_t from_new = op->kind == ROW_WRITE ? row_band_new(op, band) | want : want;
     uint8_t *chunks[ROLES_MAX] = {NULL};
     for (uint64_t done = 0, span; done < band->len; done += span) {
         uint64_t a = gather(op, band, band->new, from_new, done, chunks);

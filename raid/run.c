@@ -42,7 +42,7 @@ bool mirror_choose(const struct volume *v, uint64_t row, uint64_t column, uint64
             best = cost;
             *role = r;
         }
-        if (row >= v->synced_rows) /* the copies may differ: always the same one */
+        if (volume_region(v, row) == REGION_SUSPECT) /* the copies may differ: always the same one */
             break;
     }
     return best != UINT64_MAX;
@@ -59,6 +59,7 @@ static void run_finish(struct run *run)
     uint64_t bad_off = run->bad_off;
     if (run->changing)
         v->owner->ops->change_end(v->owner);
+    run->len = 0;
     pool_put(&v->runs, &run->entry);
     part_done(parent, cutter, status, bad_off);
 }
@@ -163,6 +164,17 @@ void run_start(struct volume *v, struct run *run, struct cutter *cutter, struct 
     io->done = change_done;
     run->task.run = change_task;
     change_start(run);
+}
+
+bool run_reads_row(const struct volume *v, uint64_t row)
+{
+    uint64_t first = row * v->layout.row_data, end = first + v->layout.row_data;
+    for (unsigned i = 0; i < v->runs.count; i++) {
+        const struct run *run = &v->run_memory[i];
+        if (run->len > 0 && run->off < end && first < run->off + run->len)
+            return true;
+    }
+    return false;
 }
 
 void run_init(struct run *run, struct volume *v)

@@ -28,6 +28,7 @@
 #include "core/bytes.h"
 #include "core/crc32c.h"
 #include "core/log.h"
+#include "raid/region_map.h"
 #include "raid/superblock_text.h"
 
 enum {
@@ -45,7 +46,7 @@ enum {
     OFF_HEADER_CRC = 4092,
     HEADER_BYTES = 4096,
     MAGIC_BYTES = 16,
-    FORMAT_VERSION = 1,
+    FORMAT_VERSION = 2,
 };
 
 /* Features this version knows. */
@@ -101,6 +102,8 @@ static enum sb_verdict header_read(const uint8_t *bytes, size_t len, struct sb_l
     memcpy(label->member.bytes, bytes + OFF_MEMBER, sizeof label->member.bytes);
     if (get_le32(bytes + OFF_VERSION) > FORMAT_VERSION)
         return refuse(SB_UNSUPPORTED, why, why_len, "the superblock was written by a newer version");
+    if (get_le32(bytes + OFF_VERSION) < FORMAT_VERSION)
+        return refuse(SB_UNSUPPORTED, why, why_len, "the superblock is of a format from before the first release");
     if ((get_le32(bytes + OFF_INCOMPAT) & ~(uint32_t)KNOWN_INCOMPAT) != 0)
         return refuse(SB_UNSUPPORTED, why, why_len, "the array uses features that this version does not know");
     if ((get_le32(bytes + OFF_RO_COMPAT) & ~(uint32_t)KNOWN_RO_COMPAT) != 0)
@@ -144,12 +147,13 @@ static uint64_t coercion_unit(uint64_t member_bytes)
     return member_bytes <= 256 * GIB ? 256 * MIB : GIB;
 }
 
-const char *superblock_plan(struct sb_array *array, uint64_t member_bytes)
+const char *superblock_plan(struct sb_array *array, uint64_t member_bytes, uint32_t chunk)
 {
     if (member_bytes < 32 * MIB)
         return "a member needs at least 32 MiB";
     array->map_start = 1 * MIB;
-    array->map_bytes = share(member_bytes, 4096, 1 * MIB, 64 * MIB);
+    /* A row takes half a byte; twice that, so that volumes find room whatever their number. */
+    array->map_bytes = share(member_bytes, 4096, 1 * MIB, MAX(64 * MIB, member_bytes / chunk));
     array->journal_start = array->map_start + array->map_bytes;
     array->journal_bytes = share(member_bytes, 64, 4 * MIB, 64 * MIB);
     array->headroom_start = array->journal_start + array->journal_bytes;
@@ -158,6 +162,16 @@ const char *superblock_plan(struct sb_array *array, uint64_t member_bytes)
     uint64_t rest = superblock_tail(member_bytes) - array->data_start;
     array->data_bytes = round_down(rest, coercion_unit(member_bytes));
     return NULL;
+}
+
+uint64_t superblock_map_blocks(const struct sb_array *array)
+{
+    return array->map_bytes / REGION_PAIR_BYTES;
+}
+
+uint64_t superblock_map_blocks_of(const struct layout *layout)
+{
+    return layout->redundancy > 0 ? region_blocks_for(layout->rows) : 0;
 }
 
 uint64_t superblock_tail(uint64_t member_bytes)

@@ -48,7 +48,9 @@ struct sb_volume {
     uint64_t size; /* bytes the volume offers */
     uint32_t logical_block;
     enum sb_consistency consistency;
-    uint64_t synced_rows; /* redundancy is known to be right below this row; rows of the layout: everywhere */
+    /* With redundancy, else 0: its region map, one entry a row. */
+    uint64_t map_block; /* where in the map area it begins, in pairs of blocks */
+    bool unmapped;      /* the map is not on the members yet: no row was ever written */
 };
 
 /*
@@ -110,8 +112,14 @@ bool superblock_layout(const struct sb_array *array, const struct sb_volume *vol
 /* Is it a name or identity that can be recorded: ended within `size` bytes, UTF-8, no control characters? */
 bool superblock_text_ok(const char *text, size_t size);
 
-/* Fill the plan (map_start .. data_bytes) for members of at least `member_bytes`. NULL or why not (too small). */
-const char *superblock_plan(struct sb_array *array, uint64_t member_bytes);
+/*
+ * Fill the plan (map_start .. data_bytes) for members of at least `member_bytes` and volumes of chunks not below
+ * `chunk`. NULL or why not (too small).
+ */
+const char *superblock_plan(struct sb_array *array, uint64_t member_bytes, uint32_t chunk);
+/* Blocks (pairs) of region map that the array has room for, and that a layout takes. */
+uint64_t superblock_map_blocks(const struct sb_array *array);
+uint64_t superblock_map_blocks_of(const struct layout *layout);
 
 /* Offset of the tail area on a disk of `member_bytes` (sb_member.size). 0: the disk is too small to have one. */
 uint64_t superblock_tail(uint64_t member_bytes);

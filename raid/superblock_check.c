@@ -144,7 +144,7 @@ static const char *volume_place_check(const struct sb_array *a, const struct sb_
     return NULL;
 }
 
-static const char *volume_check(const struct sb_array *a, const struct sb_volume *v)
+static const char *volume_check(const struct sb_array *a, const struct sb_volume *v, uint64_t *map_blocks)
 {
     if (uuid_is_nil(&v->uuid) || v->name[0] == '\0' || !superblock_text_ok(v->name, sizeof v->name))
         return "a volume has no UUID or no printable name";
@@ -160,8 +160,12 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
         return "a volume has a layout that cannot be";
     if (v->size == 0 || v->size % v->logical_block != 0 || v->size > layout.rows * layout.row_data)
         return "a volume's size is not what its extent can hold";
-    if (layout.redundancy > 0 ? v->synced_rows > layout.rows : v->synced_rows > INT64_MAX)
-        return "a volume has fewer rows than are said to be in sync";
+    uint64_t blocks = superblock_map_blocks_of(&layout), room = superblock_map_blocks(a);
+    *map_blocks = blocks;
+    if (blocks > room || v->map_block > room - blocks)
+        return "a volume's region map reaches beyond its area";
+    if (blocks == 0 && (v->map_block != 0 || v->unmapped))
+        return "a volume without redundancy is said to have a region map";
     return NULL;
 }
 
@@ -183,16 +187,20 @@ static bool overlap(const struct sb_volume *a, const struct sb_volume *b)
 
 static const char *volumes_check(const struct sb_array *a)
 {
+    uint64_t blocks[SB_VOLUMES_MAX];
     for (unsigned i = 0; i < a->volumes_count; i++) {
         const struct sb_volume *v = &a->volumes[i];
-        const char *why = volume_check(a, v);
+        const char *why = volume_check(a, v, &blocks[i]);
         if (why != NULL)
             return why;
         for (unsigned j = 0; j < i; j++) {
+            uint64_t other = a->volumes[j].map_block;
             if (strcmp(v->name, a->volumes[j].name) == 0 || uuid_equal(&v->uuid, &a->volumes[j].uuid))
                 return "two volumes have the same name or UUID";
             if (overlap(v, &a->volumes[j]))
                 return "two volumes overlap";
+            if (blocks[i] > 0 && other < v->map_block + blocks[i] && v->map_block < other + blocks[j])
+                return "the region maps of two volumes overlap";
         }
     }
     return NULL;

@@ -138,7 +138,8 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, size, "size", NUMBER_MAX),
     SMALL(sb_volume, logical_block, "logical_block", 4096),
     WORD(sb_volume, consistency, "consistency", consistency_words),
-    NUMBER(sb_volume, synced_rows, "synced_rows", NUMBER_MAX),
+    NUMBER(sb_volume, map_block, "map_block", NUMBER_MAX),
+    BOOL(sb_volume, unmapped, "unmapped", true),
 };
 
 #define LIST(member, key, type, min, fields)                                                                           \

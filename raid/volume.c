@@ -80,31 +80,9 @@ uint64_t volume_rows(const struct volume *v)
     return v->layout.rows;
 }
 
-uint64_t volume_synced_rows(const struct volume *v)
+bool volume_row_busy(const struct volume *v, uint64_t row)
 {
-    return v->synced_rows;
-}
-
-void volume_set_synced_rows(struct volume *v, uint64_t rows)
-{
-    ASSERT(rows <= v->layout.rows);
-    v->synced_rows = MIN(rows, v->spoiled_row);
-}
-
-void volume_row_spoiled(struct volume *v, uint64_t row)
-{
-    v->spoiled_row = MIN(v->spoiled_row, row);
-    v->synced_rows = MIN(v->synced_rows, row);
-}
-
-uint64_t volume_spoiled_row(const struct volume *v)
-{
-    return v->spoiled_row;
-}
-
-void volume_resync_begins(struct volume *v)
-{
-    v->spoiled_row = UINT64_MAX;
+    return row_is_locked(v, row);
 }
 
 /* --- sizes --- */
@@ -189,9 +167,10 @@ static struct blk_info info_of(const struct volume *v, const struct volume_optio
                             .optimal_io = (uint32_t)MIN(v->layout.row_data, UINT32_MAX),
                             .max_request = REQUEST_MAX,
                             .rotational = any_member(v, is_rotational),
-                            .discards = any_member(v, discards),
+                            .discards = v->map != NULL || any_member(v, discards),
                             .volatile_cache = any_absent(v) || any_member(v, has_volatile_cache)};
-    /* With redundancy a discard is a write of zeroes, or parity would not be that of what reads back. */
+    /* With redundancy a discard of a row is for the region map; of less, a write of zeroes, or parity would not be that
+     * of what reads back. */
     info.discard_zeroes = v->layout.redundancy > 0 || !(any_absent(v) || any_member(v, discards_to_garbage));
     for (unsigned slot = 0; slot < v->layout.spec.members; slot++) {
         const struct member *m = volume_member(v, slot);
@@ -288,7 +267,7 @@ static const struct blkdev_ops volume_ops = {"volume", volume_submit, volume_clo
 struct volume *volume_open(struct loop *loop, const struct volume_options *o)
 {
     ASSERT(o->start % PAGE_BYTES == 0 && o->size <= o->layout->rows * o->layout->row_data);
-    ASSERT(o->synced_rows <= o->layout->rows);
+    ASSERT((o->map != NULL) == (o->layout->redundancy > 0));
     struct volume *v = calloc(1, sizeof *v);
     if (v == NULL)
         return NULL;
@@ -296,8 +275,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     v->first_slot = o->first_slot;
     v->members = o->members;
     v->start = o->start;
-    v->synced_rows = o->synced_rows;
-    v->spoiled_row = UINT64_MAX;
+    v->map = o->map;
     v->owner = o->owner;
     codec_init(&v->codec, v->layout.parity, v->layout.data, v->layout.redundancy);
     struct blk_info info = info_of(v, o);

@@ -11,11 +11,15 @@
  * V1  A write is acknowledged only when every member that should have taken it has, or its loss is recorded on disk
  *     (loss_recorded).
  * V2  No member is written before the array is marked dirty on disk (change_begin). Jobs need not ask: what they write
- *     was not right before, and synced_rows or the member's state says so on disk.
- * V3  In rows at or above synced_rows redundancy may be wrong: they are changed by reconstruct-write only (which makes
- *     the columns right), and a lost chunk there is reconstructed all the same; resync rewrites redundancy from data.
+ *     was not right before, and the map or the member's state says so on disk.
+ * V3  In rows that the region map calls SUSPECT redundancy may be wrong: they are changed by reconstruct-write only
+ *     (which makes the columns right), and a lost chunk there is reconstructed all the same; resync rewrites redundancy
+ *     from data.
  * V4  All memory is taken when the volume is opened: contexts, row locks, scratch pages. When one runs dry requests
  *     wait in order.
+ * V5  A row is DIRTY in the map on all live members before the first byte of a write reaches one of them. The first
+ *     write ever fills the whole row; only when that is durable the map says so, and only then is it acknowledged:
+ * until then, and after a crash, the row reads as zeroes. A discard of a whole row is a change of the map.
  */
 #ifndef RAID_VOLUME_H
 #define RAID_VOLUME_H
@@ -24,6 +28,7 @@
 #include "raid/codec.h"
 #include "raid/layout.h"
 #include "raid/member.h"
+#include "raid/region_map.h"
 
 struct volume;
 struct volume_owner;
@@ -45,6 +50,8 @@ struct volume_owner_ops {
      * time to ask again.
      */
     bool (*loss_recorded)(struct volume_owner *, struct task *task);
+    /* Bring a region of the volume's map to another state, in memory and on all live members; see region_change. */
+    void (*region_change)(struct volume_owner *, struct region_map *, struct region_change *);
 };
 
 struct volume_owner {
@@ -59,7 +66,7 @@ struct volume_options {
     uint64_t start;                /* offset in the members' data area */
     uint64_t size;                 /* bytes offered, at most layout rows */
     uint32_t logical_block;
-    uint64_t synced_rows;
+    struct region_map *map; /* of all rows, outlives the volume; NULL for a layout without redundancy, and no other */
     struct volume_owner *owner;
     unsigned runs_max, rows_max; /* contexts; 0: the usual number */
     uint64_t scratch_bytes;      /* 0: the usual, 16 MiB at most; at least what two rows take */
@@ -78,15 +85,8 @@ void volume_recount(struct volume *volume);
 void volume_members_changed(struct volume *volume);
 
 uint64_t volume_rows(const struct volume *volume);
-uint64_t volume_synced_rows(const struct volume *volume);
-/* Not beyond the spoiled row. */
-void volume_set_synced_rows(struct volume *volume, uint64_t rows);
-/*
- * The lowest row that a write left with wrong redundancy since the last resync began (a member that stays in service
- * did not take it); UINT64_MAX: none. synced_rows has come down to it. A resync begins at synced_rows.
- */
-uint64_t volume_spoiled_row(const struct volume *volume);
-void volume_resync_begins(struct volume *volume);
+/* Is the row being changed? */
+bool volume_row_busy(const struct volume *volume, uint64_t row);
 
 /*
  * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from

@@ -156,11 +156,13 @@ static bool cut_row(struct cutter *c, struct blk_req *req, uint64_t row, uint64_
 static uint64_t run_extend(const struct volume *v, uint64_t row, unsigned role, struct member_place place, uint64_t len,
                            uint64_t most)
 {
-    bool synced = row < v->synced_rows;
+    enum region_state state = volume_region(v, row);
+    bool suspect = state == REGION_SUSPECT, unwritten = state == REGION_UNWRITTEN;
     for (row++; v->layout.data == 1 && len < most; row++) {
         struct member_place next = volume_place(v, row, role);
-        bool trusted = v->layout.roles == 1 || synced == (row < v->synced_rows);
-        if (!trusted || next.member != place.member || next.off != place.off + len)
+        state = volume_region(v, row);
+        bool alike = suspect == (state == REGION_SUSPECT) && unwritten == (state == REGION_UNWRITTEN);
+        if (!alike || next.member != place.member || next.off != place.off + len)
             break;
         len += MIN(v->layout.spec.chunk, most - len);
     }
@@ -205,12 +207,28 @@ static bool row_part_readable(const struct volume *v, uint64_t row, uint64_t wit
     return true;
 }
 
+/* Bytes from `within` of a row on, at most `left`, that were never written. */
+static uint64_t unwritten_from(const struct volume *v, uint64_t row, uint64_t within, uint64_t left)
+{
+    uint64_t last = row + (within + left - 1) / v->layout.row_data;
+    uint64_t rows = region_find(v->map, REGION_WRITTEN, row, last + 1) - row;
+    return MIN(left, rows * v->layout.row_data - within);
+}
+
 static bool cut_read(struct cutter *c, struct blk_req *req)
 {
     struct volume *v = c->volume;
     uint64_t row = c->at / v->layout.row_data, within = c->at % v->layout.row_data;
     uint64_t left = req->off + req->len - c->at, len = MIN(left, v->layout.row_data - within);
     unsigned role;
+    if (volume_region(v, row) == REGION_UNWRITTEN) {
+        uint64_t zeroes = unwritten_from(v, row, within, left);
+        pages_zero(req->pages, req->off % PAGE_BYTES + c->at - req->off, zeroes);
+        if (v->failed)
+            status_merge(&req->status, &req->bad_off, BLK_GONE, c->at);
+        c->at += zeroes;
+        return true;
+    }
     if (v->degraded && !row_part_readable(v, row, within, len)) {
         if (v->layout.redundancy > 0)
             return cut_row(c, req, row, within, len);
@@ -237,6 +255,11 @@ static bool cut_change(struct cutter *c, struct blk_req *req)
     }
     if (v->layout.roles == 1)
         return cut_chunk(c, req, row, within, left, 0);
+    bool zeroes = req->op == BLK_DISCARD || (req->op == BLK_WRITE_ZEROES && !(req->flags & BLK_NO_UNMAP));
+    if (zeroes && v->unmaps == 0 && volume_region(v, row) == REGION_UNWRITTEN) {
+        c->at += unwritten_from(v, row, within, left);
+        return true;
+    }
     return cut_row(c, req, row, within, MIN(left, v->layout.row_data - within));
 }
 

@@ -29,7 +29,7 @@ static void try_decode(const uint8_t *data, size_t len)
 static void repair(size_t len)
 {
     memcpy(repaired, "Corbel member\n\0\0", 16);
-    put_le32(repaired + 16, 1);
+    put_le32(repaired + 16, 2);
     memset(repaired + 24, 0, 8);
     size_t text_len = strnlen((char *)repaired + 4096, len - 4096);
     put_le32(repaired + 36, (uint32_t)text_len);

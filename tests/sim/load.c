@@ -10,10 +10,9 @@
 static bool rows_whole(const struct sim *s, const struct sim_io *io)
 {
     const struct sim_volume *v = &s->volumes[io->volume];
-    uint64_t synced = peek_synced_rows(s->array, io->volume);
     for (uint64_t row = io->req.off / v->layout.row_data; row <= (io->req.off + io->req.len - 1) / v->layout.row_data;
          row++)
-        if (!model_row_is_whole(v->model, row, synced))
+        if (!model_row_is_whole(v->model, row, peek_row(s->array, io->volume, row) & ROW_SYNCED))
             return false;
     return true;
 }

@@ -8,7 +8,7 @@
  * at all, may have happened. A read that finds one of several puts the others aside, where the volume promises that:
  * in rows whose redundancy is right, with no write to the block under way.
  *
- * The one exception is the write hole: see model_slot_lost() in model_hole.c.
+ * The one exception is the write hole: see model_chunk_lost() in model_hole.c.
  */
 #ifndef TESTS_SIM_MODEL_H
 #define TESTS_SIM_MODEL_H
@@ -87,13 +87,13 @@ void model_crash(struct model *model, bool power);
 
 /* --- model_hole.c --- */
 
-/* The redundancy of rows below `synced` is right, and below `saved` for good. */
-void model_synced(struct model *model, uint64_t synced, uint64_t saved);
-/* Rows at or above `synced` cannot count on the chunks of this slot (of the array) any more. */
-void model_slot_lost(struct model *model, unsigned slot, uint64_t synced);
+/* The redundancy of this row is right, `saved`: for good. */
+void model_row_synced(struct model *model, uint64_t row, bool saved);
+/* The chunk of this slot (of the array) cannot be counted on any more; `synced`: the redundancy of the row is right. */
+void model_chunk_lost(struct model *model, unsigned slot, uint64_t row, bool synced);
 /* A change was answered with an error; does the array go on, or has it frozen, so that a resync is due? */
 void model_row_broken(struct model *model, uint64_t off, uint64_t len, bool goes_on);
-bool model_row_is_whole(const struct model *model, uint64_t row, uint64_t synced);
+bool model_row_is_whole(const struct model *model, uint64_t row, bool synced);
 void model_hole_crash(struct model *model, bool power);
 /* Nobody knows what this range holds from now on. */
 void model_forget(struct model *model, uint64_t off, uint64_t len);

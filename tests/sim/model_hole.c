@@ -34,14 +34,12 @@ void model_hole_crash(struct model *m, bool power)
             m->hole[row] |= HOLE_OPEN;
 }
 
-void model_synced(struct model *m, uint64_t synced, uint64_t saved)
+void model_row_synced(struct model *m, uint64_t row, bool saved)
 {
-    for (uint64_t row = 0; row < m->rows && row < synced; row++) {
-        if (m->hole[row] & HOLE_OPEN)
-            m->hole[row] = (uint8_t)((m->hole[row] & ~HOLE_OPEN) | HOLE_SOFT);
-        if (row < saved)
-            m->hole[row] &= (uint8_t)~HOLE_SOFT;
-    }
+    if (m->hole[row] & HOLE_OPEN)
+        m->hole[row] = (uint8_t)((m->hole[row] & ~HOLE_OPEN) | HOLE_SOFT);
+    if (saved)
+        m->hole[row] &= (uint8_t)~HOLE_SOFT;
 }
 
 void model_row_broken(struct model *m, uint64_t off, uint64_t len, bool goes_on)
@@ -49,9 +47,9 @@ void model_row_broken(struct model *m, uint64_t off, uint64_t len, bool goes_on)
     rows_mark(m, off, len, goes_on ? HOLE_BROKEN : HOLE_OPEN);
 }
 
-bool model_row_is_whole(const struct model *m, uint64_t row, uint64_t synced)
+bool model_row_is_whole(const struct model *m, uint64_t row, bool synced)
 {
-    return row < synced && !(m->hole[row] & HOLE_BROKEN);
+    return synced && !(m->hole[row] & HOLE_BROKEN);
 }
 
 static void chunk_forget(struct model *m, uint64_t row, unsigned slot)
@@ -65,11 +63,10 @@ static void chunk_forget(struct model *m, uint64_t row, unsigned slot)
     }
 }
 
-void model_slot_lost(struct model *m, unsigned slot, uint64_t synced)
+void model_chunk_lost(struct model *m, unsigned slot, uint64_t row, bool synced)
 {
     if (!m->layout.parity || slot < m->first_slot || slot - m->first_slot >= m->layout.spec.members)
         return;
-    for (uint64_t row = 0; row < m->rows; row++)
-        if ((m->hole[row] & HOLE_BROKEN) || ((m->hole[row] & HOLE_OPEN) && row >= synced))
-            chunk_forget(m, row, slot - m->first_slot);
+    if ((m->hole[row] & HOLE_BROKEN) || ((m->hole[row] & HOLE_OPEN) && !synced))
+        chunk_forget(m, row, slot - m->first_slot);
 }

@@ -11,14 +11,15 @@ uint64_t peek_slots(const struct array *array, enum member_state state)
     return slots;
 }
 
-uint64_t peek_synced_rows(const struct array *array, unsigned volume)
+unsigned peek_row(const struct array *array, unsigned volume, uint64_t row)
 {
-    return volume_synced_rows(array->volumes[volume].volume);
-}
-
-uint64_t peek_saved_rows(const struct array *array, unsigned volume)
-{
-    return MIN(array->description.volumes[volume].synced_rows, peek_synced_rows(array, volume));
+    const struct array_volume *av = &array->volumes[volume];
+    if (av->map == NULL)
+        return ROW_SYNCED | ROW_SAVED | ROW_WRITTEN;
+    enum region_state state = region_get(map_store_map(av->map), row);
+    bool saved = (state == REGION_CLEAN || state == REGION_UNWRITTEN) && map_store_idle(av->map);
+    return (state != REGION_SUSPECT ? ROW_SYNCED : 0) | (saved ? ROW_SAVED : 0) |
+           (state != REGION_UNWRITTEN ? ROW_WRITTEN : 0);
 }
 
 bool peek_frozen(const struct array *array)
@@ -44,5 +45,5 @@ bool peek_fork_is_torn(const struct array *array)
 bool peek_jobs_idle(const struct array *array)
 {
     struct array_job_info info[1];
-    return sm_state(&array->jobs.state) == JOBS_IDLE && !array->jobs.save_busy && jobs_info(array, info, 1) == 0;
+    return sm_state(&array->jobs.state) == JOBS_IDLE && jobs_info(array, info, 1) == 0;
 }

@@ -136,11 +136,12 @@ static void check_copies(struct sim *s, const struct sim_volume *v, const uint8_
                   v->name, i, (unsigned long long)row, (unsigned long long)column);
 }
 
-static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t base)
+/* Of rows that were ever written. */
+static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t base, const bool *written)
 {
     const uint8_t *blocks[RAID_MEMBERS_MAX];
     for (uint64_t row = 0; row < v->layout.rows; row++)
-        for (uint64_t column = 0; column < v->layout.spec.chunk; column += PAGE_BYTES) {
+        for (uint64_t column = 0; written[row] && column < v->layout.spec.chunk; column += PAGE_BYTES) {
             bool zero = true; /* most likely */
             for (unsigned role = 0; role < v->layout.roles; role++) {
                 const uint8_t *block = medium_at(s, v, base, row, role, column);
@@ -154,7 +155,7 @@ static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t
         }
 }
 
-static void check_disks(struct sim *s, const struct sb_array *a)
+static void check_disks(struct sim *s, const struct sb_array *a, bool *const *written)
 {
     for (unsigned slot = 0; slot < s->config.members; slot++) {
         const struct simdisk *disk = world_disk(s, slot);
@@ -163,7 +164,7 @@ static void check_disks(struct sim *s, const struct sb_array *a)
     }
     for (unsigned i = 0; i < s->config.volumes; i++)
         if (s->volumes[i].layout.redundancy > 0)
-            check_redundancy(s, &s->volumes[i], a->data_start + a->volumes[i].start);
+            check_redundancy(s, &s->volumes[i], a->data_start + a->volumes[i].start, written[i]);
 }
 
 /* --- the end --- */
@@ -171,9 +172,18 @@ static void check_disks(struct sim *s, const struct sb_array *a)
 static void stop_and_look(struct sim *s, bool whole)
 {
     struct sb_array a = *array_description(s->array);
+    bool *written[SIM_VOLUMES];
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        written[i] = calloc(s->volumes[i].layout.rows, sizeof *written[i]);
+        ASSERT(written[i] != NULL);
+        for (uint64_t row = 0; row < s->volumes[i].layout.rows; row++)
+            written[i][row] = peek_row(s->array, i, row) & ROW_WRITTEN;
+    }
     bool clean = world_stop(s);
     if (whole && clean)
-        check_disks(s, &a);
+        check_disks(s, &a, written);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        free(written[i]);
     if (!clean)
         return;
     s->must_in = whole ? sim_bit(s->config.members) - 1 : s->must_in;

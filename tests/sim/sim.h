@@ -200,8 +200,9 @@ void rest(struct sim *s);
 
 /* --- peek.c --- */
 uint64_t peek_slots(const struct array *array, enum member_state state);
-uint64_t peek_synced_rows(const struct array *array, unsigned volume);
-uint64_t peek_saved_rows(const struct array *array, unsigned volume);
+/* What the region map says of a row: its redundancy is right, and that is on disk; it was ever written. */
+enum { ROW_SYNCED = 1, ROW_SAVED = 2, ROW_WRITTEN = 4 };
+unsigned peek_row(const struct array *array, unsigned volume, uint64_t row);
 bool peek_frozen(const struct array *array);
 /* Slots that the description calls active. */
 uint64_t peek_active(const struct array *array);

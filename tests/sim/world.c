@@ -45,7 +45,7 @@ static void litter(struct sim *s, struct simdisk *disk)
     struct dice dice = dice_for(s->seed, 200 + disk->number);
     uint8_t bytes[PAGE_BYTES];
     struct sb_array plan;
-    (void)superblock_plan(&plan, disk->dev.info.size);
+    (void)superblock_plan(&plan, disk->dev.info.size, 4096);
     for (unsigned i = 0; i < 48; i++) {
         uint64_t off = plan.data_start + dice_below(&dice, 256 * s->config.volumes) * PAGE_BYTES;
         test_fill(bytes, sizeof bytes, dice_bits(&dice));
@@ -79,13 +79,24 @@ static bool slot_is_well(const struct sim *s, unsigned slot)
     return !faulty && (s->online & sim_bit(slot)) && !is_remembered(s, d->last_error_ns);
 }
 
+/* `saved`: what is right is on disk. */
+static void rows_look(struct sim *s, unsigned volume, bool saved)
+{
+    struct model *m = s->volumes[volume].model;
+    for (uint64_t row = 0; row < m->rows; row++) {
+        unsigned is = peek_row(s->array, volume, row);
+        if (is & ROW_SYNCED)
+            model_row_synced(m, row, saved || (is & ROW_SAVED));
+    }
+}
+
 void world_look(struct sim *s)
 {
     if (s->array == NULL || s->crashed || peek_frozen(s->array))
         return;
     s->online = peek_slots(s->array, MEMBER_ONLINE);
     for (unsigned i = 0; i < s->config.volumes; i++)
-        model_synced(s->volumes[i].model, peek_synced_rows(s->array, i), peek_saved_rows(s->array, i));
+        rows_look(s, i, false);
     for (unsigned slot = 0; slot < s->config.members; slot++)
         if (slot_is_well(s, slot))
             s->trouble &= ~sim_bit(slot);
@@ -95,7 +106,9 @@ void world_slot_lost(struct sim *s, unsigned slot)
 {
     world_look(s);
     for (unsigned i = 0; i < s->config.volumes; i++)
-        model_slot_lost(s->volumes[i].model, slot, s->array != NULL ? peek_synced_rows(s->array, i) : 0);
+        for (uint64_t row = 0; row < s->volumes[i].model->rows; row++)
+            model_chunk_lost(s->volumes[i].model, slot, row,
+                             s->array != NULL && (peek_row(s->array, i, row) & ROW_SYNCED));
 }
 
 bool world_trouble(struct sim *s, unsigned slot)
@@ -176,19 +189,27 @@ void world_bury(struct sim *s)
 
 bool world_stop(struct sim *s)
 {
-    uint64_t synced[SIM_VOLUMES];
     load_drain(s);
     while (s->calls_busy > 0)
         SIM_CHECK(s, sim_event(s), "%u calls have no answer", s->calls_busy);
     if (s->crashed)
         return false;
     note_members(s);
-    for (unsigned i = 0; i < s->config.volumes; i++)
-        synced[i] = peek_synced_rows(s->array, i);
+    struct model *before[SIM_VOLUMES];
+    for (unsigned i = 0; i < s->config.volumes; i++) { /* what a clean stop makes of them */
+        before[i] = model_clone(s->volumes[i].model);
+        rows_look(s, i, true);
+        struct model *after = s->volumes[i].model;
+        s->volumes[i].model = before[i];
+        before[i] = after;
+    }
     bool clean = close_array(s);
     SIM_CHECK(s, clean || s->crashed || s->doomed || !s->config.strict, "it cannot be stopped cleanly");
-    for (unsigned i = 0; clean && !s->crashed && i < s->config.volumes; i++)
-        model_synced(s->volumes[i].model, synced[i], synced[i]);
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        if (clean && !s->crashed)
+            memcpy(s->volumes[i].model->hole, before[i]->hole, before[i]->rows);
+        model_destroy(before[i]);
+    }
     s->doomed = s->doomed && s->crashed;
     s->must_in &= ~s->trouble;
     return clean && !s->crashed;
@@ -260,14 +281,6 @@ static bool has_parity(const struct sim *s)
     return false;
 }
 
-static bool is_synced(const struct sim *s, const struct sb_array *a)
-{
-    for (unsigned i = 0; i < s->config.volumes; i++)
-        if (s->volumes[i].layout.parity && a->volumes[i].synced_rows < s->volumes[i].layout.rows)
-            return false;
-    return true;
-}
-
 static void check_members(struct sim *s, const struct assembly *a, const struct finding *found, unsigned count)
 {
     for (unsigned slot = 0; slot < s->config.members; slot++) {
@@ -294,7 +307,7 @@ static void check_verdict(struct sim *s, const struct assembly *a, const struct 
     if (a->verdict == ASSEMBLY_WAITING)
         SIM_CHECK(s, !config_survives(s, lost), "it waits, and all volumes could run: %s", a->reason);
     if (a->verdict == ASSEMBLY_DIRTY_DEGRADED)
-        SIM_CHECK(s, has_parity(s) && lost != 0 && !(a->array.clean && is_synced(s, &a->array)) && !how->force,
+        SIM_CHECK(s, has_parity(s) && lost != 0 && !a->array.clean && !how->force,
                   "it is refused as dirty and degraded: %s", a->reason);
     if (a->verdict == ASSEMBLY_COMPLETE)
         SIM_CHECK(s, lost == 0, "complete, and slots are lost: %s", a->reason);
@@ -482,7 +495,8 @@ static void create_models(struct sim *s)
     for (unsigned i = 0; i < s->config.volumes; i++) {
         struct sim_volume *v = &s->volumes[i];
         SIM_CHECK(s, superblock_layout(a, &a->volumes[i], &v->layout), "no layout");
-        v->model = model_create(&v->layout, v->first_slot, a->volumes[i].size, s->config.garbage);
+        bool mapped = v->layout.redundancy > 0; /* then nobody sees what was on the disks before */
+        v->model = model_create(&v->layout, v->first_slot, a->volumes[i].size, s->config.garbage && !mapped);
     }
 }
 

@@ -28,7 +28,20 @@ void label_make_array(struct sb_array *array, unsigned members, uint64_t member_
         *m = (struct sb_member){.uuid = label_uuid(LABEL_UUID_MEMBER, i), .state = SB_ACTIVE, .size = member_bytes};
         text_format(m->identity, sizeof m->identity, "disk%u", i);
     }
-    ASSERT(superblock_plan(array, member_bytes) == NULL);
+    ASSERT(superblock_plan(array, member_bytes, 4096) == NULL);
+}
+
+/* Behind the maps of the volumes that are there. */
+static uint64_t label_map_end(const struct sb_array *array)
+{
+    uint64_t end = 0;
+    for (unsigned i = 0; i + 1 < array->volumes_count; i++) {
+        const struct sb_volume *v = &array->volumes[i];
+        struct layout layout;
+        if (superblock_layout(array, v, &layout))
+            end = MAX(end, v->map_block + superblock_map_blocks_of(&layout));
+    }
+    return end;
 }
 
 struct sb_volume *label_add_volume(struct sb_array *array, enum raid_level level, uint64_t extent)
@@ -46,6 +59,7 @@ struct sb_volume *label_add_volume(struct sb_array *array, enum raid_level level
                             .extent = extent,
                             .logical_block = 512,
                             .consistency = SB_RESYNC};
+    struct layout layout;
     if (index > 0)
         v->start = array->volumes[index - 1].start + array->volumes[index - 1].extent;
     if (level == RAID_1)
@@ -54,10 +68,10 @@ struct sb_volume *label_add_volume(struct sb_array *array, enum raid_level level
     uint64_t extents[RAID_MEMBERS_MAX];
     for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++)
         extents[i] = extent;
-    struct layout layout;
     ASSERT(layout_init(&layout, &v->spec, extents) == NULL);
     v->size = layout.rows * layout.row_data;
-    v->synced_rows = layout.rows;
+    if (layout.redundancy > 0)
+        v->map_block = label_map_end(array);
     return v;
 }
 

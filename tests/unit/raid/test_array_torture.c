@@ -1,10 +1,11 @@
 /*
  * Arrays under random writes, losses, returns, bursts and kills, held against a model of what was acknowledged.
  *
- * The model knows for each block of 4 KiB the last write that was acknowledged, and those after it of which nobody
- * knows: they were in flight at a kill, or answered with an error. A block must hold one of these. Kills and bursts
- * come only while the array is whole where parity is concerned, and losses only when it was resynchronised: what may
- * happen otherwise to blocks beside those in flight is the write hole, which the resync policy does not close.
+ * The disks are full of garbage at first, which must never be seen. The model knows for each block of 4 KiB the last
+ * write that was acknowledged, and those after it of which nobody knows: they were in flight at a kill, or answered
+ * with an error. A block must hold one of these. Kills and bursts come only while the array is whole where parity is
+ * concerned, and losses only when it was resynchronised: what may happen otherwise to blocks beside those in flight is
+ * the write hole, which the resync policy does not close.
  */
 #include <criterion/criterion.h>
 
@@ -28,6 +29,14 @@ struct slot_write {
     bool busy;
 };
 
+/* A discard or write of zeroes over some blocks. */
+struct zeroing {
+    struct blk_req req;
+    struct torture *torture;
+    unsigned first, count;
+    bool busy;
+};
+
 struct torture {
     struct rig *rig;
     enum raid_level level;
@@ -36,6 +45,7 @@ struct torture {
     unsigned dead; /* disks that do not answer, whether the array has noticed or not */
     struct block blocks[BLOCKS];
     struct slot_write writes[WRITES];
+    struct zeroing zeroing;
     bool drop; /* answers come from an array that was killed: nobody hears them */
 };
 
@@ -72,11 +82,55 @@ static void start_write(struct torture *t)
     }
 }
 
+static void zeroed(struct blk_req *req)
+{
+    struct zeroing *z = container_of(req, struct zeroing, req);
+    struct torture *t = z->torture;
+    z->busy = false;
+    for (unsigned b = z->first; b < z->first + z->count; b++) {
+        t->blocks[b].busy = false;
+        if (t->drop || req->status != BLK_OK)
+            continue;
+        t->blocks[b].seeds[0] = 0;
+        t->blocks[b].count = 1;
+    }
+}
+
+/* Mostly whole rows. */
+static void start_zeroing(struct torture *t)
+{
+    struct blkdev *dev = array_volume(t->rig->array, "v");
+    unsigned row = dev->info.optimal_io / 4096, count = (unsigned)(1 + dice(t, 3)) * (dice(t, 3) ? row : 1);
+    unsigned first = (unsigned)dice(t, BLOCKS);
+    first = count % row == 0 ? first / row * row : first;
+    count = MIN(count, BLOCKS - first);
+    bool free_blocks = !t->zeroing.busy;
+    for (unsigned b = first; b < first + count; b++)
+        free_blocks = free_blocks && !t->blocks[b].busy && t->blocks[b].count < DOUBTS;
+    if (!free_blocks)
+        return;
+    for (unsigned b = first; b < first + count; b++) {
+        t->blocks[b].seeds[t->blocks[b].count++] = 0;
+        t->blocks[b].busy = true;
+    }
+    static const unsigned flags[] = {0, BLK_FUA, BLK_NO_UNMAP};
+    t->zeroing = (struct zeroing){.torture = t, .first = first, .count = count, .busy = true};
+    t->zeroing.req = (struct blk_req){.op = dice(t, 2) ? BLK_DISCARD : BLK_WRITE_ZEROES,
+                                      .off = first * 4096ull,
+                                      .len = count * 4096ull,
+                                      .done = zeroed};
+    if (t->zeroing.req.op == BLK_WRITE_ZEROES)
+        t->zeroing.req.flags = flags[dice(t, 3)];
+    blk_submit(dev, &t->zeroing.req);
+}
+
 /* Some writes, stopped somewhere on their way. */
 static void writes_under_way(struct torture *t)
 {
     for (unsigned i = 0; i < 8; i++)
         start_write(t);
+    if (dice(t, 2))
+        start_zeroing(t);
     rig_wait(t->rig, dice(t, 1200000));
 }
 
@@ -188,6 +242,8 @@ static void step(struct torture *t)
 {
     for (uint64_t i = dice(t, 6); i > 0; i--)
         start_write(t);
+    if (dice(t, 3) == 0)
+        start_zeroing(t);
     rig_wait(t->rig, dice(t, 4) ? dice(t, 3000000) : dice(t, 3000000000));
     switch (dice(t, 12)) {
     case 0:
@@ -220,6 +276,8 @@ static void torture(enum raid_level level, unsigned disks, unsigned tolerance, u
     *t = (struct torture){.rig = rig_create(disks, DISK), .level = level, .random = seed, .tolerance = tolerance};
     for (unsigned b = 0; b < BLOCKS; b++)
         t->blocks[b].count = 1;
+    for (unsigned i = 0; i < disks; i++)
+        test_fill(t->rig->mem[i]->bytes, DISK, i + 1);
     cr_assert(rig_make_one(t->rig, level, BLOCKS * 4096), "%s", t->rig->message);
     for (unsigned i = 0; i < STEPS; i++)
         step(t);

@@ -110,7 +110,8 @@ Test(superblock, what_is_written_reads_back)
         cr_expect(v->spec.copies == w->spec.copies && v->spec.chunk == w->spec.chunk, "volume %u", i);
         cr_expect(v->start == w->start && v->extent == w->extent && v->size == w->size, "volume %u", i);
         cr_expect(v->logical_block == w->logical_block && v->slot == w->slot, "volume %u", i);
-        cr_expect(v->consistency == w->consistency && v->synced_rows == w->synced_rows, "volume %u", i);
+        cr_expect(v->consistency == w->consistency && v->map_block == w->map_block && v->unmapped == w->unmapped,
+                  "volume %u", i);
     }
 }
 
@@ -225,9 +226,8 @@ Test(superblock, features_and_versions_from_the_future)
         enum sb_verdict verdict;
         const char *what;
     } cases[] = {
-        {16, 2, SB_UNSUPPORTED, "version"},
-        {20, 0x80000001, SB_VALID, "compat"},
-        {24, 0x100, SB_UNSUPPORTED, "ro-compat"},
+        {16, 3, SB_UNSUPPORTED, "version"},           {16, 1, SB_UNSUPPORTED, "a version before the first release"},
+        {20, 0x80000001, SB_VALID, "compat"},         {24, 0x100, SB_UNSUPPORTED, "ro-compat"},
         {28, 0x80000000, SB_UNSUPPORTED, "incompat"},
     };
     struct sb_label label = typical();
@@ -302,7 +302,8 @@ Test(superblock, hostile_text_with_right_checksums_is_refused)
         {"\"extent\": 104857600", "\"extent\": 105906176", "two volumes overlap"},
         {"\"size\": 419430400", "\"size\": 419430912", "a volume's size is not what its extent can hold"},
         {"\"logical_block\": 512", "\"logical_block\": 256", "a volume's logical block is not 512 to 4096 bytes"},
-        {"\"synced_rows\": 1600", "\"synced_rows\": 1601", "a volume has fewer rows than are said to be in sync"},
+        {"\"map_block\": 0", "\"map_block\": 128", "a volume's region map reaches beyond its area"},
+        {"\"map_block\": 0", "\"map_block\": 1", "the region maps of two volumes overlap"},
         {"\"name\": \"v1\"", "\"name\": \"v0\"", "two volumes have the same name or UUID"},
         {"\"map_start\": 1048576", "\"map_start\": 0", "the areas of the plan overlap"},
         {"\"map_bytes\": 1048576", "\"map_bytes\": 2097152", "the areas of the plan overlap"},
@@ -408,7 +409,7 @@ Test(superblock, the_plan_of_members_of_all_sizes)
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct sb_array a = {0};
-        cr_assert_null(superblock_plan(&a, cases[i].bytes));
+        cr_assert_null(superblock_plan(&a, cases[i].bytes, 65536));
         cr_expect_eq(a.map_start, MIB);
         cr_expect_eq(a.map_bytes, cases[i].map * MIB, "case %u: map %llu", i, (unsigned long long)(a.map_bytes / MIB));
         cr_expect_eq(a.journal_bytes, cases[i].journal * MIB, "case %u", i);
@@ -418,7 +419,7 @@ Test(superblock, the_plan_of_members_of_all_sizes)
         cr_expect_leq(a.data_start + a.data_bytes, superblock_tail(cases[i].bytes));
     }
     struct sb_array a = {0};
-    cr_expect_str_eq(superblock_plan(&a, 32 * MIB - 1), "a member needs at least 32 MiB");
+    cr_expect_str_eq(superblock_plan(&a, 32 * MIB - 1, 65536), "a member needs at least 32 MiB");
     cr_expect_eq(superblock_tail(10 * MIB + 5), 9 * MIB);
     cr_expect_eq(superblock_tail(2 * MIB - 1), 0);
 }

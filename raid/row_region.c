@@ -1,0 +1,98 @@
+/*
+ * A row and the region map: what the row's state means for a request, and when the state must change.
+ *
+ *   state       read     write                             zeroes, all of it         zeroes, some   resync   rebuild
+ *   UNWRITTEN   zeroes   all of it, zero-filled; members   nothing                   nothing        nothing  nothing
+ *                        flushed; DIRTY; answered
+ *   CLEAN       members  DIRTY, then members               UNWRITTEN, then discards  as a write     -        as ever
+ *   DIRTY       members  members                           as CLEAN                  as a write     -        as ever
+ *   SUSPECT     members  as V3                             as CLEAN                  as a write     DIRTY    as ever
+ *
+ * Who writes zeroes and wants the space kept (BLK_NO_UNMAP) writes like others. Changes are asked for under the row's
+ * lock, and the store (raid/map_store.c) leaves locked rows alone: so under the lock a state is what it was.
+ *
+ * A rebuild passes by rows that were never written. So a disk that joins while a row is being filled might get half of
+ * it and never the rest: then the row is filled anew before the map is told. Who joins after that finds the row
+ * written.
+ */
+#include "raid/row.h"
+
+static bool wants_space(const struct row_op *op)
+{
+    return op->kind == ROW_WRITE ? op->data != NULL || (op->parent->flags & BLK_NO_UNMAP) != 0
+                                 : (op->flags & BLK_NO_UNMAP) != 0;
+}
+
+static unsigned disks_joined(const struct row_op *op)
+{
+    unsigned disks = 0;
+    for (unsigned role = 0; role < op->volume->layout.roles; role++)
+        disks += op->places[role].member->disks;
+    return disks;
+}
+
+bool row_region_joined(struct row_op *op)
+{
+    unsigned before = op->disks;
+    op->disks = disks_joined(op);
+    return op->disks != before;
+}
+
+/* False: there is nothing to do on a row that was never written. */
+static bool begin_unwritten(struct row_op *op)
+{
+    if (op->kind == ROW_READ)
+        pages_zero(op->data, op->first % PAGE_BYTES, op->len);
+    if (op->kind == ROW_READ && op->volume->failed)
+        status_merge(&op->status, &op->bad_off, BLK_GONE, row_volume_offset(op, 0, op->first));
+    op->fill = (op->kind == ROW_WRITE || op->kind == ROW_ZERO) && wants_space(op);
+    return op->fill;
+}
+
+void row_region_begin(struct row_op *op)
+{
+    struct volume *v = op->volume;
+    op->fill = op->unmap = false;
+    op->change = (struct region_change){.region = op->row, .task = &op->task, .to = REGION_DIRTY};
+    if (v->map == NULL)
+        return;
+    if (volume_region(v, op->row) == REGION_UNWRITTEN)
+        op->stop = !begin_unwritten(op);
+    else
+        op->unmap = op->kind == ROW_ZERO && op->len == v->layout.row_data && !wants_space(op);
+    op->disks = op->fill ? disks_joined(op) : 0;
+    v->unmaps += op->unmap;
+    if (op->fill || op->kind == ROW_WRITE || op->kind == ROW_ZERO)
+        region_touch(v->map, op->row);
+}
+
+bool row_region_wants_change(struct row_op *op)
+{
+    struct volume *v = op->volume;
+    enum region_state state = volume_region(v, op->row);
+    if (v->map == NULL || op->fill || (op->kind != ROW_WRITE && op->kind != ROW_ZERO))
+        return false;
+    return !op->change.over && (op->unmap ? state != REGION_UNWRITTEN : state == REGION_CLEAN);
+}
+
+void row_region_change(struct row_op *op)
+{
+    struct volume *v = op->volume;
+    op->change.to = op->unmap ? REGION_UNWRITTEN : REGION_DIRTY;
+    op->change.flush_first = op->fill;
+    v->owner->ops->region_change(v->owner, v->map, &op->change);
+}
+
+void row_region_spoiled(struct row_op *op)
+{
+    struct volume *v = op->volume;
+    if (v->map != NULL && volume_region(v, op->row) != REGION_UNWRITTEN)
+        region_set(v->map, op->row, REGION_SUSPECT);
+}
+
+void row_region_synced(struct row_op *op)
+{
+    struct volume *v = op->volume;
+    if (v->map != NULL && volume_region(v, op->row) == REGION_SUSPECT && op->status != BLK_GONE)
+        region_set(v->map, op->row, REGION_DIRTY);
+}
