@@ -146,9 +146,10 @@ static void act_cable(struct sim *s, struct dice *dice)
     world_look(s);
     uint64_t before = s->online, slots = dice_bits(dice) & (sim_bit(s->config.members) - 1);
     bool several = __builtin_popcountll(slots) > 1 || s->config.volumes == 1;
-    if (s->array == NULL || s->trouble != 0 || !several)
+    bool whole = s->trouble == 0 && s->online == sim_bit(s->config.members) - 1;
+    if (s->array == NULL || !whole || !several)
         return;
-    if (s->config.strict && !config_survives(s, slots | ~before))
+    if (s->config.strict && !config_survives(s, slots))
         s->doomed = true;
     s->trouble |= slots;
     for (unsigned slot = 0; slot < s->config.members && !s->crashed; slot++) {
@@ -207,6 +208,7 @@ static void act_fail(struct sim *s, struct dice *dice)
         return;
     world_slot_lost(s, slot);
     array_fail_member(s->array, slot, &operation_new(s, slot, NULL)->call);
+    s->trouble |= sim_bit(slot); /* while it was online and well, a look took it off */
 }
 
 static void act_online(struct sim *s, struct dice *dice)

@@ -203,6 +203,8 @@ void rest(struct sim *s)
     if (s->array == NULL)
         return;
     load_verify(s, true);
+    whole = whole && fill_slots(s); /* what was read last may have taken a member out */
+    SIM_CHECK(s, whole || !s->config.strict, "reading it made it less than whole");
     if (s->array != NULL)
         stop_and_look(s, whole);
 }
