@@ -99,8 +99,8 @@ static void consider_copy(struct label_op *op)
 {
     struct label_scratch *scratch = op->scratch;
     char why[sizeof op->why];
-    pages_copy_out(scratch->bytes, op->pages, 0, SB_SLOT_BYTES);
-    enum sb_verdict verdict = superblock_decode(scratch->bytes, SB_SLOT_BYTES, &scratch->candidate, why, sizeof why);
+    pages_copy_out(scratch->bytes, op->pages, 0, op->len);
+    enum sb_verdict verdict = superblock_decode(scratch->bytes, op->len, &scratch->candidate, why, sizeof why);
     bool has_best = op->verdict == SB_VALID || op->verdict == SB_UNSUPPORTED;
     if (verdict == SB_NONE || (verdict == SB_DAMAGED && has_best))
         return;
@@ -153,7 +153,7 @@ static bool start_step(struct label_op *op)
     if (copy_offset(op, op->step) == 0)
         return false;
     op->pos = 0;
-    op->len = action == ZERO_HEADER ? PAGE_BYTES : op->copy_bytes;
+    op->len = action == WRITE_COPY ? op->copy_bytes : PAGE_BYTES;
     submit_rest(op);
     return true;
 }
@@ -183,6 +183,8 @@ static void request_done(struct blk_req *req)
         op->len = op->pos = 0; /* of this copy nothing more is read */
     } else if (op->step->action != FLUSH) {
         op->pos += req->len;
+        if (op->step->action == READ_COPY && op->pos == PAGE_BYTES) /* the first block tells how long it is */
+            op->len = superblock_length(op->pages[0]->data);
         if (op->pos < op->len) {
             submit_rest(op);
             return;

@@ -82,6 +82,15 @@ size_t superblock_encode(const struct sb_label *label, uint8_t *out)
     return end;
 }
 
+size_t superblock_length(const uint8_t *header)
+{
+    size_t text_len = get_le32(header + OFF_TEXT_LEN);
+    bool sound = memcmp(header, magic, MAGIC_BYTES) == 0 &&
+                 get_le32(header + OFF_HEADER_CRC) == crc32c(0, header, OFF_HEADER_CRC) &&
+                 text_len <= SB_SLOT_BYTES - HEADER_BYTES;
+    return sound ? round_up(HEADER_BYTES + text_len, HEADER_BYTES) : HEADER_BYTES;
+}
+
 static enum sb_verdict refuse(enum sb_verdict verdict, char *why, size_t why_len, const char *sentence)
 {
     if (why != NULL)

@@ -101,6 +101,9 @@ enum sb_verdict { SB_VALID, SB_NONE /* no magic */, SB_DAMAGED, SB_UNSUPPORTED /
  * SB_UNSUPPORTED only what stands in the header is: array.uuid, array.generation, member, slot.
  */
 enum sb_verdict superblock_decode(const uint8_t *bytes, size_t len, struct sb_label *label, char *why, size_t why_len);
+/* How much superblock_decode() wants to see of the superblock that begins with these 4 KiB: a multiple of 4 KiB, and
+ * no more than they are when they tell enough. */
+size_t superblock_length(const uint8_t *header);
 
 /*
  * Do the parts of a label go together: numbers in range, names printable, areas in order and apart, layouts possible,

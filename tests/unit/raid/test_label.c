@@ -308,6 +308,24 @@ Test(label, copies_that_cannot_be_read)
     free(b);
 }
 
+Test(label, only_what_the_superblock_takes_is_read)
+{
+    static const uint64_t copies[] = {SB_HEAD_0, SB_HEAD_1, TAIL + SB_HEAD_0, TAIL + SB_HEAD_1};
+    struct bench *b = bench_create(512);
+    write_generation(b, 10);
+    struct blkdev *fault = fault_create(&b->t->loop, &b->disk->dev);
+    for (unsigned i = 0; i < ARRAY_LENGTH(copies); i++)
+        add_fault(fault, 1 << BLK_READ, copies[i] + 64 * KIB, SB_SLOT_BYTES - 64 * KIB);
+    cr_expect_eq(run(b, fault, label_read, false), BLK_OK);
+    cr_expect_eq(b->found.array.generation, 10, "what nobody needs may be unreadable");
+    add_fault(fault, 1 << BLK_READ, SB_HEAD_0 + 4096, 512);
+    add_fault(fault, 1 << BLK_READ, TAIL + SB_HEAD_0 + 4096, 512);
+    cr_expect_eq(run(b, fault, label_read, false), BLK_MEDIA, "its text may not");
+    test_close(b->t, fault);
+    testloop_destroy(b->t);
+    free(b);
+}
+
 Test(label, a_blank_copy_beside_an_unreadable_one_proves_nothing)
 {
     struct bench *b = bench_create(512);

@@ -72,6 +72,7 @@ static void expect_round_trip(const struct sb_label *label)
     size_t len = encode_or_die(label);
     cr_expect_eq(len % 4096, 0);
     cr_expect_leq(len, SB_SLOT_BYTES);
+    cr_expect_eq(superblock_length(bytes), len);
     cr_assert_eq(superblock_decode(bytes, len, &read_back, why, sizeof why), SB_VALID, "%s", why);
     cr_expect_eq(superblock_encode(&read_back, again), len);
     cr_expect(memcmp(bytes, again, SB_SLOT_BYTES) == 0);
@@ -210,6 +211,18 @@ Test(superblock, random_bytes_are_none)
     }
     memset(bytes, 0, sizeof bytes);
     cr_expect_eq(superblock_decode(bytes, sizeof bytes, &read_back, NULL, 0), SB_NONE);
+    cr_expect_eq(superblock_length(bytes), 4096, "more is of no use");
+}
+
+Test(superblock, no_length_of_a_damaged_header_is_believed)
+{
+    struct sb_label label = typical();
+    encode_or_die(&label);
+    for (unsigned at = 0; at < 4096; at += 4) {
+        bytes[at] ^= 1;
+        cr_expect_eq(superblock_length(bytes), 4096, "byte %u", at);
+        bytes[at] ^= 1;
+    }
 }
 
 static void seal(uint8_t *header)
