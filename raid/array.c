@@ -330,7 +330,7 @@ static void map_opened(struct task *task)
 }
 
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
-                            struct array_call *call)
+                            const unsigned *places, struct array_call *call)
 {
     call->array = NULL;
     call->error = 0;
@@ -341,7 +341,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     }
     array->loop = loop;
     array->description = *description;
-    if (!commit_init(array)) {
+    if (!commit_init(array, places)) {
         array_free(array);
         CALL_END(loop, call, -ENOMEM, "no memory to open array %s", description->name);
         return;
@@ -373,7 +373,7 @@ void array_open(struct loop *loop, const struct assembly *assembly, const struct
     if (!assembly->startable)
         CALL_END(loop, call, -EAGAIN, "array %s is not started: %s", assembly->array.name, assembly->reason);
     else
-        array_open_description(loop, &assembly->array, disks, call);
+        array_open_description(loop, &assembly->array, disks, assembly->place_of_slot, call);
 }
 
 /* --- close --- */

@@ -14,7 +14,9 @@
  *     nothing that it missed.
  * C4  A member whose label cannot be written is lost; that makes the next generation. Waits for this one are over all
  *     the same, since it stands on all members that are live now.
- * C5  After a freeze nothing begins, and all waits are over as soon as no label is in flight.
+ * C5  A member's labels take turns in its two slots, whatever the generation: none is written over the newest one. So
+ *     what a member is once known to have (sb_array.committed) it keeps, however many generations are cut short.
+ * C6  After a freeze nothing begins, and all waits are over as soon as no label is in flight.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +30,13 @@ static uint32_t pages_wanted(const struct array *array)
     return SB_SLOT_BYTES / PAGE_BYTES + 1 + 4 * array->description.members_count;
 }
 
-bool commit_init(struct array *array)
+bool commit_init(struct array *array, const unsigned *places)
 {
     TAILQ_INIT(&array->commit.waits);
     array->commit.parts = calloc(array->description.members_count, sizeof *array->commit.parts);
     array->commit.pages = page_pool_create(pages_wanted(array));
+    for (unsigned slot = 0; array->commit.parts != NULL && slot < array->description.members_count; slot++)
+        array->commit.parts[slot].label.place = places[slot];
     return array->commit.parts != NULL && array->commit.pages != NULL;
 }
 
@@ -106,7 +110,8 @@ static void label_start(struct array *array, unsigned slot, struct blkdev *dev)
 {
     struct commit_part *part = &array->commit.parts[slot];
     part->array = array;
-    part->label = (struct sb_label){array->description, array->description.members[slot].uuid, slot};
+    unsigned place = part->label.place ^ 1; /* C5. Whose label fails is lost, and comes back with a fresh one */
+    part->label = (struct sb_label){array->description, array->description.members[slot].uuid, slot, place};
     part->op = (struct label_op){.dev = dev,
                                  .label = &part->label,
                                  .done = label_written,

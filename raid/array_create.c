@@ -353,7 +353,7 @@ static const char *describe_volume(struct loop *loop, struct sb_array *a, const 
                    "volume %s has %llu rows, more than the array's region map has room for: take a larger chunk",
                    volume.name, (unsigned long long)layout.rows);
     a->volumes[a->volumes_count++] = volume;
-    struct sb_label label = {*a, a->members[0].uuid, 0};
+    struct sb_label label = {.array = *a, .member = a->members[0].uuid};
     wrong = superblock_check(&label);
     if (wrong != NULL) {
         a->volumes_count--;
@@ -443,7 +443,8 @@ static void creation_written(struct label_op *op)
         return;
     }
     log_notice("array %s: created on %u disks", c->description.name, c->disks_count);
-    array_open_description(c->loop, &c->description, c->disks, c->call);
+    static const unsigned places[RAID_MEMBERS_MAX]; /* 0, as written */
+    array_open_description(c->loop, &c->description, c->disks, places, c->call);
     free(c);
 }
 
@@ -468,7 +469,7 @@ void array_create(struct loop *loop, const struct array_spec *spec, struct array
     memcpy(c->disks, spec->disks, count * sizeof c->disks[0]);
     for (unsigned i = 0; i < count; i++) {
         c->parts[i].creation = c;
-        c->parts[i].label = (struct sb_label){c->description, c->description.members[i].uuid, i};
+        c->parts[i].label = (struct sb_label){c->description, c->description.members[i].uuid, i, 0};
     }
     creation_start(c, label_write, creation_written);
 }

@@ -48,7 +48,7 @@ struct commit_wait {
 
 struct commit_part {
     struct label_op op;
-    struct sb_label label;
+    struct sb_label label; /* its place is kept: where the member's newest label stands */
     struct array *array;
 };
 
@@ -173,8 +173,9 @@ void array_call_over(struct array *array, struct array_call *call, int error);
 
 /* Something is over that opening or closing may wait for: look again at the end of the turn. */
 void array_step(struct array *array);
+/* places: by slot, where the disk's newest label stands (sb_label.place). */
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
-                            struct array_call *call);
+                            const unsigned *places, struct array_call *call);
 /* Layout and region map, then blkdev, of volume `index`, from the description. 0 or -errno with `why`. */
 int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t why_len);
 int array_open_volume(struct array *array, unsigned index, char *why, size_t why_len);
@@ -194,7 +195,7 @@ uint64_t array_slot_bytes(const struct sb_array *a, unsigned slot);
 
 /* --- array_commit.c --- */
 /* False: no memory. commit_fini() when nothing is in flight. */
-bool commit_init(struct array *array);
+bool commit_init(struct array *array, const unsigned *places);
 void commit_fini(struct array *array);
 /* Bring the description to disk; `wait` (may be NULL) is over when that is done. wait->task.run is set by the caller.
  */

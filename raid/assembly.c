@@ -154,10 +154,13 @@ static void give_roles(struct disk_group *group, struct assembly *out)
         const struct sb_label *label = group->of[i].disk->label;
         if (group->of[i].role != DISK_CLONE)
             group->of[i].role = role_of(&out->array, label);
-        if (group->of[i].role == DISK_CURRENT)
-            out->disk_of_slot[slot_of(&out->array, &label->member)] = (int)group->of[i].index;
-        else
+        if (group->of[i].role != DISK_CURRENT) {
             out->stale_of_disk[group->of[i].index] = true;
+            continue;
+        }
+        int slot = slot_of(&out->array, &label->member);
+        out->disk_of_slot[slot] = (int)group->of[i].index;
+        out->place_of_slot[slot] = label->place;
     }
     for (unsigned slot = 0; slot < out->array.members_count; slot++) {
         bool active = out->array.members[slot].state == SB_ACTIVE;

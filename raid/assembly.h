@@ -48,10 +48,11 @@ enum assembly_verdict {
 struct assembly {
     enum assembly_verdict verdict;
     bool startable;
-    struct sb_array array;                  /* the winner's */
-    int disk_of_slot[RAID_MEMBERS_MAX];     /* index into the disks given, -1: absent */
-    bool stale_of_disk[ASSEMBLY_DISKS_MAX]; /* by index into the disks given, for those of this array */
-    char reason[1024];                      /* always a sentence for people */
+    struct sb_array array;                    /* the winner's */
+    int disk_of_slot[RAID_MEMBERS_MAX];       /* index into the disks given, -1: absent */
+    unsigned place_of_slot[RAID_MEMBERS_MAX]; /* sb_label.place of that disk's label */
+    bool stale_of_disk[ASSEMBLY_DISKS_MAX];   /* by index into the disks given, for those of this array */
+    char reason[1024];                        /* always a sentence for people */
 };
 
 struct assembly_options {

@@ -7,7 +7,7 @@
  *     write    head copy, flush, tail copy, flush
  *     fresh    zero the headers of all copies, flush, then as write
  *
- * L1  The other slot (the previous generation) is not touched by a write that is not fresh.
+ * L1  The other slot (the member's newest label until then) is not touched by a write that is not fresh.
  * L2  The tail copy is written only when the head copy is durable. So of the two copies of a slot at most one is torn.
  *
  * The device sees requests no longer than it allows. The tail is looked for by the disk's size when reading, since
@@ -24,12 +24,12 @@
 
 enum label_action { READ_COPY, WRITE_COPY, ZERO_HEADER, FLUSH, END };
 enum label_area { AT_HEAD, AT_TAIL_OF_DISK, AT_TAIL_OF_LABEL };
-enum { SLOT_BY_GENERATION = 2 };
+enum { PLACE_OF_LABEL = 2 };
 
 struct label_step {
     enum label_action action;
     enum label_area area;
-    unsigned slot; /* 0, 1, SLOT_BY_GENERATION */
+    unsigned slot; /* 0, 1, PLACE_OF_LABEL */
 };
 
 struct label_scratch {
@@ -39,8 +39,8 @@ struct label_scratch {
 
 /* clang-format off */
 #define WRITE_STEPS                                                                                                    \
-    {WRITE_COPY, AT_HEAD, SLOT_BY_GENERATION}, {FLUSH, 0, 0},                                                          \
-    {WRITE_COPY, AT_TAIL_OF_LABEL, SLOT_BY_GENERATION}, {FLUSH, 0, 0}
+    {WRITE_COPY, AT_HEAD, PLACE_OF_LABEL}, {FLUSH, 0, 0},                                                              \
+    {WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}
 #define ERASE_STEPS                                                                                                    \
     {ZERO_HEADER, AT_HEAD, 0}, {ZERO_HEADER, AT_HEAD, 1},                                                              \
     {ZERO_HEADER, AT_TAIL_OF_DISK, 0}, {ZERO_HEADER, AT_TAIL_OF_DISK, 1},                                              \
@@ -88,7 +88,7 @@ static uint64_t copy_offset(const struct label_op *op, const struct label_step *
     uint64_t start = area_start(op, step->area);
     if (step->area != AT_HEAD && start == 0)
         return 0;
-    unsigned slot = step->slot == SLOT_BY_GENERATION ? (unsigned)(op->label->array.generation % 2) : step->slot;
+    unsigned slot = step->slot == PLACE_OF_LABEL ? op->label->place : step->slot;
     uint64_t off = start + (slot == 0 ? SB_HEAD_0 : SB_HEAD_1);
     return op->dev->info.size < SB_SLOT_BYTES || off > op->dev->info.size - SB_SLOT_BYTES ? 0 : off;
 }
@@ -110,6 +110,7 @@ static void consider_copy(struct label_op *op)
     op->why[0] = '\0';
     if (verdict != SB_VALID)
         text_format(op->why, sizeof op->why, "%s: %s", op->dev->name, why);
+    scratch->candidate.place = op->step->slot;
     if (verdict != SB_DAMAGED)
         *op->label = scratch->candidate;
 }
@@ -283,7 +284,7 @@ void label_read(struct label_op *op)
 
 void label_write(struct label_op *op)
 {
-    ASSERT(op->label != NULL);
+    ASSERT(op->label != NULL && op->label->place < 2);
     begin(op, op->fresh ? fresh_script : write_script);
 }
 

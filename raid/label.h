@@ -1,10 +1,14 @@
 /*
  * Superblocks to and from a disk, through the door of the disks.
  *
- * label_read() reads the four copies and takes the one with the highest generation. label_write() writes the slot that
- * the generation's parity names, first at the head, then at the tail, each flushed. A torn write leaves the other slot,
- * with the previous generation. Both are asynchronous; the caller embeds the operation and is told in `done`, never
- * from within the call.
+ * label_read() reads the four copies, takes the one with the highest generation, and says in which of the two slots it
+ * stands (label->place). label_write() writes the slot that label->place names, first at the head, then at the tail,
+ * each flushed. A torn write leaves the other slot. Both are asynchronous; the caller embeds the operation and is told
+ * in `done`, never from within the call.
+ *
+ * The writer must never name the slot in which the member's newest label stands: the other one, each time. Going by the
+ * generation's parity would not do. A member may miss a generation (a crash while it was written), and a label may stand
+ * in one of its two copies only (a crash between them); the next generation but one would then destroy it.
  *
  * A disk whose copies are not to be believed (it comes from another array, or back from a history of its own) may hold
  * a higher generation in the other slot. The first label written to such a disk must be written `fresh`.
@@ -22,7 +26,7 @@ struct label_op {
     /* Set by the caller. */
     struct blkdev *dev;
     struct sb_label *label; /* read: filled; write: lent until done */
-    bool fresh;             /* write: make all copies on the disk unreadable first */
+    bool fresh;             /* write: make all copies on the disk unreadable first; then any place will do */
     struct page_pool
         *pool; /* where pages come from; NULL: the loop's. A writer whom others' pages wait for needs one */
     void (*done)(struct label_op *);
@@ -44,7 +48,7 @@ struct label_op {
 };
 
 void label_read(struct label_op *op);
-/* The tail is found by label->array.members[label->slot].size. */
+/* To the slot label->place. The tail is found by label->array.members[label->slot].size. */
 void label_write(struct label_op *op);
 /* Overwrite the header of all four copies: the disk belongs to no array any more. The tail is looked for where the
  * disk's size puts it, and, with a label (may be NULL), also where label->array.members[label->slot].size does. */

@@ -4,7 +4,7 @@
  * A superblock is a fixed header (one 4 KiB block: magic, format version, feature masks, array UUID, member UUID, slot,
  * generation, length, CRC32C of the text, CRC32C of the header) and a JSON text that describes the whole array. Both
  * are little-endian and readable with dd; docs/on-disk-format.md has the byte table. A member holds four copies: two
- * slots at its head, written in turn by generation, and a copy of both at its tail (see raid/label.h for the writing).
+ * slots at its head, written in turn, and a copy of both at its tail (see raid/label.h for the writing).
  *
  * Decoding treats the bytes as hostile: anything may be wrong, nothing is asserted.
  */
@@ -87,6 +87,7 @@ struct sb_label {
     struct sb_array array;
     struct uuid member;
     unsigned slot;
+    unsigned place; /* 0 or 1, not on disk: which of the two slots of copies this one was read from, or goes to */
 };
 
 /*

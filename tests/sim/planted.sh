@@ -47,7 +47,7 @@ plant() # name, bound, then file and expression in pairs
 plant acknowledged-before-recorded 2000 \
     raid/array_members.c 's/if (losses_recorded(array) || array->frozen)/if (true)/'
 plant labels-not-flushed 2000 \
-    raid/label.c 's/, {FLUSH, 0, 0}, *\\$/, \\/; s/{WRITE_COPY, AT_TAIL_OF_LABEL, SLOT_BY_GENERATION}, {FLUSH, 0, 0}/{WRITE_COPY, AT_TAIL_OF_LABEL, SLOT_BY_GENERATION}/'
+    raid/label.c 's/, {FLUSH, 0, 0}, *\\$/, \\/; s/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}/'
 plant stale-member-accepted 2000 \
     raid/assembly.c 's/if (history_is_current(winner, &label->array))/if (true)/' \
     raid/array_members.c 's/array->description.members\[slot\].state = SB_FAILED;/;/'

@@ -61,6 +61,7 @@ static enum blk_status run(struct bench *b, struct blkdev *dev, void (*call)(str
 static void write_generation(struct bench *b, uint64_t generation)
 {
     b->label.array.generation = generation;
+    b->label.place = (unsigned)(generation % 2);
     cr_assert_eq(run(b, &b->disk->dev, label_write, false), BLK_OK, "%s", b->op.why);
 }
 
@@ -110,6 +111,7 @@ Test(label, the_head_is_durable_before_the_tail_is_touched)
     write_generation(b, 11);
     b->disk->latency_ns = 1000;
     b->label.array.generation = 12;
+    b->label.place = 0;
     b->over = false;
     b->op = (struct label_op){.dev = &b->disk->dev, .label = &b->label, .done = on_done};
     uint64_t flushes = b->disk->flushes;
@@ -149,6 +151,48 @@ Test(label, a_torn_write_leaves_the_generation_before)
     }
     free(whole);
     free(old);
+    bench_destroy(b);
+}
+
+/* Copies: head slot 0 and 1, tail slot 0 and 1; damaged ones by bit. */
+static const struct {
+    unsigned damaged;
+    uint64_t generation;
+    unsigned place;
+} places[] = {
+    {0x0, 11, 1}, {0x2, 11, 1}, {0x8, 11, 1}, {0xa, 10, 0}, {0xb, 10, 0}, {0xe, 10, 0}, {0x5, 11, 1}, {0x7, 11, 1},
+};
+
+Test(label, a_read_tells_in_which_slot_the_newest_label_stands)
+{
+    static const uint64_t copies[] = {SB_HEAD_0, SB_HEAD_1, TAIL + SB_HEAD_0, TAIL + SB_HEAD_1};
+    for (unsigned i = 0; i < ARRAY_LENGTH(places); i++) {
+        struct bench *b = bench_create(512);
+        write_generation(b, 10);
+        write_generation(b, 11);
+        for (unsigned copy = 0; copy < 4; copy++)
+            b->disk->bytes[copies[copy] + 5000] ^= places[i].damaged >> copy & 1;
+        cr_expect_eq(read_generation(b), places[i].generation, "case %u", i);
+        cr_expect_eq(b->found.place, places[i].place, "case %u", i);
+        bench_destroy(b);
+    }
+}
+
+Test(label, a_label_goes_to_the_slot_it_names_whatever_its_generation)
+{
+    struct bench *b = bench_create(512);
+    for (unsigned place = 0; place < 2; place++) {
+        write_generation(b, 10);
+        write_generation(b, 11);
+        uint64_t other = place == 0 ? SB_HEAD_1 : SB_HEAD_0;
+        b->label.array.generation = 13;
+        b->label.place = place;
+        cr_assert_eq(run(b, &b->disk->dev, label_write, false), BLK_OK);
+        cr_expect_eq(read_generation(b), 13);
+        cr_expect_eq(b->found.place, place);
+        superblock_decode(b->disk->bytes + other, SB_SLOT_BYTES, &b->found, NULL, 0);
+        cr_expect_eq(b->found.array.generation, place == 0 ? 11 : 10, "the other slot is as it was");
+    }
     bench_destroy(b);
 }
 
