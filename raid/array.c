@@ -355,6 +355,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     losses_init(array);
     activity_init(array, description->clean);
     jobs_init(array);
+    rebuild_init(array);
     int error = open_members(array, disks, call);
     for (unsigned i = 0; i < description->volumes_count && error == 0; i++)
         error = array_lay_out_volume(array, i, call->message, sizeof call->message);

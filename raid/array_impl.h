@@ -8,7 +8,7 @@
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
  *   map_store.c       the region maps on the members
- *   jobs.c            resync, rebuild
+ *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
  * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
@@ -23,6 +23,7 @@
 #include "core/check.h"
 #include "core/sm.h"
 #include "raid/array.h"
+#include "raid/jobs.h"
 #include "raid/label.h"
 #include "raid/map_store.h"
 #include "raid/volume.h"
@@ -83,43 +84,10 @@ struct array_losses {
     struct task_list waiting; /* want to know it */
 };
 
-enum { JOB_WINDOW_MAX = 32 };
-
-struct job_row {
-    struct row_job work;
-    struct array *array;
-    uint64_t started_ns;
-    unsigned changes; /* of jobs, when it was issued */
-    bool busy;
-};
-
-enum job_state { JOBS_IDLE, JOBS_RUNNING, JOBS_DRAINING, JOBS_SAVING };
-
-struct array_jobs {
-    struct sm state; /* enum job_state */
-    bool stopping;
-    enum row_work work; /* of the job that runs */
-    unsigned volume;
-    uint64_t next_row, end_row; /* looked at below next */
-    uint64_t todo_rows, done_rows;
-    unsigned in_flight, window;
-    struct job_row rows[JOB_WINDOW_MAX];
-    uint64_t bad_rows, changed_rows;
-    uint64_t started_ns;
-    uint64_t mark_ns[2], mark_rows[2]; /* for the speed: the older one is 5 to 10 s old */
-    /* Manners. */
-    uint64_t row_ns;                         /* how long the last row took */
-    uint64_t foreground_seen, busy_until_ns; /* the volumes' requests at the last look, and when they count as idle */
-    struct timer pause;
-    bool paused; /* since the last row */
-    /* A rebuild pass: these members, volume after volume. */
-    uint64_t pass_slots, pass_volumes;
-    bool pass_incomplete;
-    /* What cannot go on until a member's state changes. */
-    unsigned changes; /* of members' states, so far */
-    bool rebuild_blocked;
-    uint64_t blocked_volumes;
-    /* The end of a pass: flush, then commit. */
+/* A rebuild pass: see rebuild.c. */
+struct array_rebuild {
+    uint64_t slots;  /* the members it fills; those that were lost since are out */
+    bool incomplete; /* it met rows that could not be computed */
     struct array_flush flush;
     struct commit_wait wait;
 };
@@ -129,6 +97,7 @@ struct array_volume {
     struct volume *volume;
     struct map_store *map; /* NULL without redundancy */
     bool published;        /* on disk: array_volume() finds it */
+    struct job jobs[JOB_KINDS];
 };
 
 enum array_state { ARRAY_OPENING, ARRAY_RUNNING, ARRAY_CLOSING };
@@ -146,6 +115,7 @@ struct array {
     struct array_activity activity;
     struct array_losses losses;
     struct array_jobs jobs;
+    struct array_rebuild rebuild;
     struct array_online *online; /* the disk that is being brought in, or NULL */
     struct array_call *call;     /* of open or close */
     unsigned calls;              /* of others, not over */
@@ -241,14 +211,6 @@ const char *array_disk_name(const struct array *array, unsigned slot);
 void online_label_failed(struct array *array, enum blk_status status);
 /* The disk that joins at `slot`, or NULL. */
 struct blkdev *online_joining(const struct array *array, unsigned slot);
-
-/* --- jobs.c --- */
-void jobs_init(struct array *array);
-void jobs_kick(struct array *array);
-void jobs_members_changed(struct array *array);
-void jobs_stop(struct array *array);
-bool jobs_stopped(const struct array *array);
-unsigned jobs_info(const struct array *array, struct array_job_info *info, unsigned max);
 
 static inline uint64_t slot_bit(unsigned slot)
 {

@@ -213,7 +213,7 @@ static void mark_failed(struct array *array, unsigned slot)
     losses->pending |= slot_bit(slot);
     losses->lost_ns[slot] = loop_now_ns(array->loop);
     losses->vanished &= ~slot_bit(slot);
-    array->jobs.pass_slots &= ~slot_bit(slot); /* if it comes back it starts anew */
+    rebuild_member_lost(array, slot);
     array_members_changed(array);
 }
 

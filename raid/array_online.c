@@ -6,7 +6,7 @@
  *   3. Write the description that says REBUILDING, with a new member identity, to all live members and to the disk
  *      itself. If the disk does not take it, take it back.
  *   4. In memory: REBUILDING. From here on it takes every write, gets the region maps, and then the jobs fill it
- *      (jobs.c), which ends in ONLINE.
+ *      (rebuild.c), which ends in ONLINE.
  *
  * Whatever stands on the disk counts as stale, however it got there, with one exception: volumes without redundancy
  * cannot be rebuilt. Nothing can have changed in them while the disk was away, for a write needs it; so the disk that

@@ -69,7 +69,7 @@ plant flush-ignored 500 \
 plant clean-before-flushed 5000 \
     raid/array_activity.c 's/array_flush_start(array, &activity->flush, activity_flushed);/(activity->flush.array = array, activity_flushed(\&activity->flush));/'
 plant active-before-flushed 20000 \
-    raid/jobs.c 's/array_flush_start(array, &jobs->flush, save_flushed);/(jobs->flush.array = array, save_flushed(\&jobs->flush));/'
+    raid/rebuild.c 's/array_flush_start(array, &array->rebuild.flush, pass_flushed);/(array->rebuild.flush.array = array, pass_flushed(\&array->rebuild.flush));/'
 plant rows-not-locked 500 \
     raid/row_lock.c 's/if (holder->row != op->row)/if (holder != NULL)/'
 plant burst-not-frozen 5000 \

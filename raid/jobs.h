@@ -1,0 +1,121 @@
+/*
+ * Jobs: making redundancy right, row by row, behind everybody's back. This is what the scheduler (jobs.c) and the kinds
+ * of jobs agree on; part of the inside of an array (raid/array_impl.h).
+ *
+ * A job is a kind and a volume. Nobody queues jobs: each kind says of each volume whether it has work there (`wanted`),
+ * because of what the members' states and the region maps say (rebuild, resync) or because somebody asked for it
+ * (job->asked). The scheduler looks at that anew whenever something changed, and runs one job at a time in an array,
+ * since all its volumes share the disks: the heaviest kind first, in the order of enum job_kind_id.
+ *
+ *               heaviest job wanted       all rows done
+ *      IDLE ------------------> RUNNING ---------------> IDLE ---> SAVING ---> IDLE
+ *        ^                         |                       a kind brings something to disk that concerns all volumes
+ *        +-------- DRAINING <------+  stopped, a heavier one goes first, not wanted any more, or a row cannot be done:
+ *                  rows in flight end
+ *
+ * Rows are done in order, with a window of some in flight. job->position is where a job that was interrupted goes on:
+ * all rows below it are done.
+ *
+ * To add a kind: a file with its struct job_kind, a word in enum job_kind_id, and a line in jobs.c's table.
+ */
+#ifndef RAID_JOBS_H
+#define RAID_JOBS_H
+
+#include "core/sm.h"
+#include "raid/volume.h"
+
+struct array;
+struct array_job_info;
+
+/* Heaviest first. */
+enum job_kind_id { JOB_REBUILD, JOB_RESYNC };
+enum { JOB_KINDS = 2, JOB_WINDOW_MAX = 32 };
+
+struct job_kind {
+    const char *name;
+    enum row_work work; /* what is done to each row */
+    /* Is there work of this kind on the volume, whether it can be done now or not? */
+    bool (*wanted)(const struct array *, unsigned volume);
+    /* Rows that the job would do if it began now: for people. */
+    uint64_t (*rows_left)(const struct array *, unsigned volume);
+    /* The first of them at or behind `from`; layout rows: none. */
+    uint64_t (*row_next)(const struct array *, unsigned volume, uint64_t from);
+
+    /* The rest may be NULL. */
+    /* Is volume `a` to be done before volume `b`? NULL: as they come. */
+    bool (*before)(const struct array *, unsigned a, unsigned b);
+    /*
+     * Nothing runs: begin or end what concerns all volumes. True: it is being brought to disk, and jobs_saved() is
+     * called when that is over.
+     */
+    bool (*prepare)(struct array *);
+    /* A row is done, as far as it can be (BLK_OK or BLK_MEDIA). */
+    void (*row_done)(struct array *, unsigned volume, const struct row_job *);
+    /* All rows are done. job->position is the end; a kind that may be wanted again sets it back. */
+    void (*end)(struct array *, unsigned volume);
+};
+
+extern const struct job_kind rebuild_kind, resync_kind;
+
+/* One kind on one volume: array->volumes[volume].jobs[kind]. */
+struct job {
+    bool asked;        /* by hand: for kinds that do not arise by themselves */
+    bool blocked;      /* a row could not be done: not again until a member's state changes */
+    uint64_t position; /* rows below it are done */
+};
+
+struct job_row {
+    struct row_job work;
+    struct array *array;
+    uint64_t started_ns;
+    unsigned changes; /* of jobs, when it was issued */
+    bool busy;
+};
+
+enum jobs_state { JOBS_IDLE, JOBS_RUNNING, JOBS_DRAINING, JOBS_SAVING };
+
+struct array_jobs {
+    struct sm state; /* enum jobs_state */
+    bool stopping;
+    /* The job that runs. */
+    enum job_kind_id kind;
+    unsigned volume;
+    uint64_t next_row, end_row; /* looked at below next */
+    uint64_t failed_row;        /* the lowest that is not done though it was issued; end_row: none */
+    uint64_t todo_rows, done_rows;
+    unsigned in_flight, window;
+    struct job_row rows[JOB_WINDOW_MAX];
+    uint64_t bad_rows, changed_rows;
+    uint64_t started_ns;
+    uint64_t mark_ns[2], mark_rows[2]; /* for the speed: the older one is 5 to 10 s old */
+    unsigned changes;                  /* of members' states, so far */
+    /* Manners. */
+    uint64_t row_ns;                         /* how long the last row took */
+    uint64_t foreground_seen, busy_until_ns; /* the volumes' requests at the last look, and when they count as idle */
+    struct timer pause;
+    bool paused; /* since the last row */
+};
+
+/* --- for the array --- */
+void jobs_init(struct array *array);
+/* Something may be wanted that was not, or the other way round. */
+void jobs_kick(struct array *array);
+void jobs_members_changed(struct array *array);
+void jobs_stop(struct array *array);
+bool jobs_stopped(const struct array *array);
+unsigned jobs_info(const struct array *array, struct array_job_info *info, unsigned max);
+
+/* --- for kinds --- */
+/* What prepare() began is over. */
+void jobs_saved(struct array *array);
+struct job *job_of(struct array *array, unsigned volume, enum job_kind_id kind);
+/* Bytes of the members that one row covers. */
+uint64_t job_row_bytes(const struct array *array, unsigned volume);
+const struct region_map *job_map(const struct array *array, unsigned volume);
+
+/* --- rebuild.c, for the array --- */
+void rebuild_init(struct array *array);
+/* A member is lost: if it comes back it starts anew. */
+void rebuild_member_lost(struct array *array, unsigned slot);
+
+#endif
