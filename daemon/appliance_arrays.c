@@ -178,26 +178,50 @@ static const char *disk_error_of(const struct scan *scan, const char *path)
     return NULL;
 }
 
-/* Open the disks an assembly names, and the array on them. */
-static void start_assembly(struct appliance *a, struct live_array *live, const struct assembly *assembly,
-                           const struct scan_disk *const *found)
+/* The disks that carry a label, as assembly_decide() wants to see them; and what opening them has taught. */
+struct candidates {
+    struct assembly_disk disks[ASSEMBLY_DISKS_MAX];
+    const struct scan_disk *scanned[ASSEMBLY_DISKS_MAX];
+    char unusable[ASSEMBLY_DISKS_MAX][256];
+    unsigned count;
+};
+
+/* False: the disk cannot be used, and c says why. */
+static bool open_member(struct appliance *a, struct live_array *live, const struct sb_array *description, unsigned slot,
+                        struct candidates *c, unsigned index)
 {
-    struct array_disk disks[RAID_MEMBERS_MAX] = {0};
-    char why[512];
+    char *why = c->unusable[index];
+    size_t why_len = sizeof c->unusable[index];
+    if (open_disk(a, live, slot, c->scanned[index]->path, why, why_len) &&
+        array_disk_check(description, slot, &live->disks[slot].disk, why, why_len) == 0)
+        return true;
+    c->disks[index].unusable = why;
+    log_error("array %s: a disk is left out: %s", live->name, why);
+    return false;
+}
+
+/* Open the disks an assembly names. False: some cannot be used; then none is open. */
+static bool open_members(struct appliance *a, struct live_array *live, const struct assembly *assembly,
+                         struct candidates *c)
+{
+    bool good = true;
     live->slots = assembly->array.members_count;
     for (unsigned slot = 0; slot < live->slots; slot++) {
         int index = assembly->disk_of_slot[slot];
-        if (index < 0)
-            continue;
-        if (!open_disk(a, live, slot, found[index]->path, why, sizeof why)) {
-            text_format(live->verdict, sizeof live->verdict, "waiting");
-            text_format(live->reason, sizeof live->reason, "%s", why);
-            log_error("array %s is not started: %s", live->name, why);
-            close_disks(live);
-            return;
-        }
-        disks[slot] = live->disks[slot].disk;
+        if (index >= 0)
+            good = open_member(a, live, &assembly->array, slot, c, (unsigned)index) && good;
     }
+    if (!good)
+        close_disks(live);
+    return good;
+}
+
+static void start_assembly(struct live_array *live, const struct assembly *assembly)
+{
+    struct array_disk disks[RAID_MEMBERS_MAX] = {0};
+    char why[512];
+    for (unsigned slot = 0; slot < live->slots; slot++)
+        disks[slot] = live->disks[slot].disk;
     struct array_sync sync = {.assembly = assembly, .disks = disks};
     if (!array_sync(&sync, live, run_open, why, sizeof why)) {
         text_format(live->reason, sizeof live->reason, "%s", why);
@@ -248,12 +272,9 @@ static void note_not_created(struct live_array *live, const struct config_array 
     log_notice("array %s: %s", live->name, live->reason);
 }
 
-static unsigned decide(const struct scan *scan, const struct assembly_options *options, struct assembly *out,
-                       const struct scan_disk **found)
+static void find_candidates(const struct scan *scan, struct candidates *c)
 {
-    struct assembly_disk disks[RAID_MEMBERS_MAX * 4];
-    unsigned count = 0;
-    for (unsigned i = 0; i < scan->count && count < ARRAY_LENGTH(disks); i++) {
+    for (unsigned i = 0; i < scan->count && c->count < ARRAY_LENGTH(c->disks); i++) {
         const struct scan_disk *disk = &scan->disks[i];
         if (disk->error[0] != '\0')
             log_warn("a disk is left out: %s", disk->error); /* begins with its path */
@@ -261,29 +282,40 @@ static unsigned decide(const struct scan *scan, const struct assembly_options *o
             log_error("disk %s is left out: %s", disk->path, disk->why);
         if (disk->label == NULL)
             continue;
-        found[count] = disk;
-        disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
+        c->scanned[c->count] = disk;
+        c->disks[c->count++] =
+            (struct assembly_disk){.label = disk->label, .identity = disk->identity, .name = disk->path};
     }
-    return assembly_decide(disks, count, options, out, CONFIG_ARRAYS_MAX);
 }
 
-static void start_found(struct appliance *a, const struct config *config, const struct assembly *assembly,
-                        const struct scan_disk *const *found)
+/* NULL: it is started already, or none of the config's. */
+static struct live_array *array_to_start(struct appliance *a, const struct config *config, const char *name)
 {
-    struct live_array *live = live_array_find(a, assembly->array.name);
+    struct live_array *live = live_array_find(a, name);
+    int index = config_array_index(config, name);
     if (live != NULL && live->array != NULL)
-        return;
-    int index = config_array_index(config, assembly->array.name);
-    if (index < 0) {
-        log_notice("array %s found on disks is not in the config: left alone", assembly->array.name);
-        return;
-    }
-    if (live == NULL)
-        live = live_array_add(a, assembly->array.name, (unsigned)index);
+        return NULL;
+    if (index < 0)
+        log_notice("array %s found on disks is not in the config: left alone", name);
+    else if (live == NULL)
+        live = live_array_add(a, name, (unsigned)index);
+    return index < 0 ? NULL : live;
+}
+
+/*
+ * Start the array that stands at `index` of what is decided. A disk that turns out to be of no use makes another
+ * decision necessary, without it: it is worked out in place, and is the same for all other arrays.
+ */
+static void start_found(struct appliance *a, struct live_array *live, struct candidates *c,
+                        const struct assembly_options *options, struct assembly *decided, unsigned index)
+{
+    const struct assembly *assembly = &decided[index];
+    while (assembly->startable && !open_members(a, live, assembly, c))
+        assembly_decide(c->disks, c->count, options, decided, CONFIG_ARRAYS_MAX);
     text_format(live->verdict, sizeof live->verdict, "%s", assembly_verdict_name(assembly->verdict));
     text_format(live->reason, sizeof live->reason, "%s", assembly->reason);
     if (assembly->startable)
-        start_assembly(a, live, assembly, found);
+        start_assembly(live, assembly);
     else
         log_error("array %s is not started: %s", live->name, assembly->reason);
 }
@@ -291,21 +323,25 @@ static void start_found(struct appliance *a, const struct config *config, const 
 void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options)
 {
     struct scan scan = {0};
-    const struct scan_disk *found[RAID_MEMBERS_MAX * 4];
-    struct assembly *assemblies = calloc(CONFIG_ARRAYS_MAX, sizeof *assemblies);
-    ASSERT(assemblies != NULL);
+    struct candidates *c = calloc(1, sizeof *c);
+    struct assembly *decided = calloc(CONFIG_ARRAYS_MAX, sizeof *decided);
+    ASSERT(c != NULL && decided != NULL);
     scan_config(&scan, a->reactors[0], config);
     warn_of_strangers(config, &scan);
-    unsigned count = decide(&scan, options, assemblies, found);
-    count = MIN(count, (unsigned)CONFIG_ARRAYS_MAX);
-    for (unsigned i = 0; i < count; i++)
-        start_found(a, config, &assemblies[i], found);
+    find_candidates(&scan, c);
+    unsigned count = assembly_decide(c->disks, c->count, options, decided, CONFIG_ARRAYS_MAX);
+    for (unsigned i = 0; i < MIN(count, (unsigned)CONFIG_ARRAYS_MAX); i++) {
+        struct live_array *live = array_to_start(a, config, decided[i].array.name);
+        if (live != NULL)
+            start_found(a, live, c, options, decided, i);
+    }
     for (unsigned i = 0; i < config->arrays.count; i++) {
         const struct config_array *spec = config_item(&config->arrays, struct config_array, i);
         if (live_array_find(a, spec->name.text) == NULL)
             note_not_created(live_array_add(a, spec->name.text, i), spec, &scan);
     }
-    free(assemblies);
+    free(decided);
+    free(c);
     scan_free(&scan);
 }
 

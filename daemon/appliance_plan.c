@@ -222,7 +222,8 @@ static void plan_start(struct plan *p, const struct config_array *array)
     for (unsigned i = 0; i < p->scan.count && count < ARRAY_LENGTH(disks); i++) {
         const struct scan_disk *disk = &p->scan.disks[i];
         if (disk->label != NULL)
-            disks[count++] = (struct assembly_disk){disk->label, disk->identity, disk->path};
+            disks[count++] =
+                (struct assembly_disk){.label = disk->label, .identity = disk->identity, .name = disk->path};
     }
     struct assembly_options options = {.force = p->options->force};
     unsigned arrays = assembly_decide(disks, count, &options, found, CONFIG_ARRAYS_MAX);

@@ -142,33 +142,29 @@ static enum member_state member_state_for(const struct sb_member *member, const 
     return member->state == SB_REBUILDING ? MEMBER_REBUILDING : MEMBER_ONLINE;
 }
 
-static int check_disk(const struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call)
+int array_disk_check(const struct sb_array *description, unsigned slot, const struct array_disk *disk, char *why,
+                     size_t why_len)
 {
-    const struct sb_member *member = &array->description.members[slot];
+    const struct sb_member *member = &description->members[slot];
     const struct blk_info *info = &disk->dev->info;
-    ASSERT(disk->dev->loop == array->loop);
     if (info->size < member->size) {
-        text_format(
-            call->message, sizeof call->message,
-            "disk %s (slot %u of array %s) has shrunk to %llu bytes, %llu too few: restore its size or leave it "
-            "out",
-            disk->identity, slot, array->description.name, (unsigned long long)info->size,
-            (unsigned long long)(member->size - info->size));
+        text_format(why, why_len,
+                    "disk %s (slot %u of array %s) has shrunk to %llu bytes, %llu too few: restore its size",
+                    disk->identity, slot, description->name, (unsigned long long)info->size,
+                    (unsigned long long)(member->size - info->size));
         return -EINVAL;
     }
-    for (unsigned i = 0; i < array->description.volumes_count; i++) {
-        const struct sb_volume *volume = &array->description.volumes[i];
+    for (unsigned i = 0; i < description->volumes_count; i++) {
+        const struct sb_volume *volume = &description->volumes[i];
         if (info->logical_block <= volume->logical_block)
             continue;
-        text_format(call->message, sizeof call->message,
-                    "disk %s (slot %u of array %s) has blocks of %u bytes now, volume %s of %u: leave the disk out",
-                    disk->identity, slot, array->description.name, info->logical_block, volume->name,
-                    volume->logical_block);
+        text_format(why, why_len, "disk %s (slot %u of array %s) has blocks of %u bytes now, volume %s of %u",
+                    disk->identity, slot, description->name, info->logical_block, volume->name, volume->logical_block);
         return -EINVAL;
     }
     if (info->read_only) {
-        text_format(call->message, sizeof call->message, "disk %s (slot %u of array %s) is read-only: leave it out",
-                    disk->identity, slot, array->description.name);
+        text_format(why, why_len, "disk %s (slot %u of array %s) is read-only", disk->identity, slot,
+                    description->name);
         return -EROFS;
     }
     return 0;
@@ -183,7 +179,8 @@ static int open_members(struct array *array, const struct array_disk *disks, str
         struct sb_member *member = &a->members[slot];
         enum member_state state = member_state_for(member, &disks[slot]);
         bool present = state == MEMBER_ONLINE || state == MEMBER_REBUILDING;
-        int error = present ? check_disk(array, slot, &disks[slot], call) : 0;
+        ASSERT(!present || disks[slot].dev->loop == array->loop);
+        int error = present ? array_disk_check(a, slot, &disks[slot], call->message, sizeof call->message) : 0;
         if (error != 0)
             return error;
         if (present && disks[slot].identity[0] != '\0')

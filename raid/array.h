@@ -54,7 +54,14 @@ const char *array_describe(struct loop *loop, const struct array_spec *spec, str
 /* Write superblocks to all disks of the spec (whatever is on them: the caller asked libblkid), then open it. */
 void array_create(struct loop *loop, const struct array_spec *spec, struct array_call *call);
 
-/* Open what assembly_decide() allows to start. disks[slot].dev is NULL where the member is absent. */
+/* May this disk, whose label says so, take its slot? 0, or -errno and a sentence: it has shrunk, or takes no writes. */
+int array_disk_check(const struct sb_array *description, unsigned slot, const struct array_disk *disk, char *why,
+                     size_t why_len);
+
+/*
+ * Open what assembly_decide() allows to start. disks[slot].dev is NULL where the member is absent; the others have
+ * passed array_disk_check(), or the call fails.
+ */
 void array_open(struct loop *loop, const struct assembly *assembly, const struct array_disk *disks,
                 struct array_call *call);
 

@@ -132,8 +132,9 @@ static bool find_winner(struct disk_group *group, const struct assembly_options 
 
 /* --- roles --- */
 
-static enum disk_role role_of(const struct sb_array *winner, const struct sb_label *label)
+static enum disk_role role_of(const struct sb_array *winner, const struct assembly_disk *disk)
 {
+    const struct sb_label *label = disk->label;
     int slot = slot_of(winner, &label->member);
     if (slot < 0)
         return DISK_FOREIGN;
@@ -143,7 +144,7 @@ static enum disk_role role_of(const struct sb_array *winner, const struct sb_lab
     if (state == SB_ABSENT)
         return DISK_APART;
     if (history_is_current(winner, &label->array))
-        return DISK_CURRENT;
+        return disk->unusable != NULL ? DISK_UNUSABLE : DISK_CURRENT;
     bool same = uuid_equal(&history_present(winner)->id, &history_present(&label->array)->id);
     return same ? DISK_OLD : DISK_APART;
 }
@@ -153,9 +154,9 @@ static void give_roles(struct disk_group *group, struct assembly *out)
     for (unsigned i = 0; i < group->count; i++) {
         const struct sb_label *label = group->of[i].disk->label;
         if (group->of[i].role != DISK_CLONE)
-            group->of[i].role = role_of(&out->array, label);
+            group->of[i].role = role_of(&out->array, group->of[i].disk);
         if (group->of[i].role != DISK_CURRENT) {
-            out->stale_of_disk[group->of[i].index] = true;
+            out->stale_of_disk[group->of[i].index] = group->of[i].role != DISK_UNUSABLE;
             continue;
         }
         int slot = slot_of(&out->array, &label->member);

@@ -11,6 +11,7 @@
  *   - the same member UUID twice: a clone; refused unless exactly one matches the recorded identity;
  *   - members away that no failure was recorded of, and a volume that cannot do without them: not started, and says
  *     which it waits for;
+ *   - a member that is there but cannot be used (it shrank, another program holds it) is away, and what it knows counts;
  *   - degraded and not clean: acknowledged writes may be missing from parity levels without a journal, in rows that the
  *     region map calls dirty: only by force.
  *
@@ -34,6 +35,9 @@ struct assembly_disk {
     const struct sb_label *label;
     const char *identity; /* as seen now */
     const char *name;     /* for messages: the path in the config */
+    /* NULL, or why it cannot be used, a sentence that names it: its label counts, as it tells what the others may have
+     * missed, but its slot does not. */
+    const char *unusable;
 };
 
 enum assembly_verdict {

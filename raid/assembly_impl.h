@@ -7,11 +7,12 @@
 /* What a disk is to the winner. */
 enum disk_role {
     DISK_CURRENT,
-    DISK_CLONE,   /* carries the UUID of a member, but another disk is it */
-    DISK_FOREIGN, /* no member (any more): its slot went to another disk */
-    DISK_FAILED,  /* written off */
-    DISK_APART,   /* the array ran on without it, or it without the array */
-    DISK_OLD,     /* of the same history, but behind */
+    DISK_UNUSABLE, /* would be current */
+    DISK_CLONE,    /* carries the UUID of a member, but another disk is it */
+    DISK_FOREIGN,  /* no member (any more): its slot went to another disk */
+    DISK_FAILED,   /* written off */
+    DISK_APART,    /* the array ran on without it, or it without the array */
+    DISK_OLD,      /* of the same history, but behind */
 };
 
 /*

@@ -387,7 +387,7 @@ static bool decide(struct sim *s, struct finding *found, unsigned count, const s
         struct array_disk disk = world_array_disk(found[i].disk);
         memcpy(identities[i], disk.identity, sizeof disk.identity);
         trace_label(s, &found[i]);
-        disks[i] = (struct assembly_disk){&found[i].label, identities[i], found[i].disk->dev.name};
+        disks[i] = (struct assembly_disk){&found[i].label, identities[i], found[i].disk->dev.name, NULL};
         if (how->prefer >= 0 && s->disk_of_slot[how->prefer] == (int)found[i].disk->number)
             options.prefer = found[i].label.member;
     }

@@ -56,11 +56,49 @@ launched=$(array_state)
 [ "$launched" = optimal ] || fail "a disk that was held for a moment left the array '$launched'"
 stop_daemon
 
-# One that is not let go of: not started, and apply does not say "done".
-flock -F "$DIR/d3" sh -c 'echo >"$0"; exec sleep 60' "$DIR/held" &
-PIDS=$!
-read -r _ <"$DIR/held"
+# One that is not let go of counts as missing, and the reason is shown; when it is free again it comes back.
+hold() { # disk...: until $PIDS are killed
+    for d in "$@"; do
+        flock -F "$DIR/$d" sh -c 'echo >"$0"; exec sleep 60' "$DIR/held" &
+        PIDS="$PIDS $!"
+        read -r _ <"$DIR/held"
+    done
+}
+release() {
+    for p in $PIDS; do
+        kill "$p"
+        wait "$p" 2>/dev/null || :
+    done
+    PIDS=
+}
+hold d3
+launch_daemon
+[ "$(array_state)" = degraded ] || fail "a held disk left the array '$(array_state)'"
+grep -q 'd3 cannot be used as a disk: in use' "$LOG" || fail "the log does not tell of the held disk"
+same "$DIR/a" "with a held disk"
+release
+$CTL disk online r/3 >/dev/null || fail "disk online of a disk that was held"
+wait_idle
+[ "$(array_state)" = optimal ] || fail "not optimal after a disk was held"
+stop_daemon
+
+# So does one that shrank while the daemon was away.
+truncate -s 63M "$DIR/d2"
+launch_daemon
+[ "$(array_state)" = degraded ] || fail "a shrunk disk left the array '$(array_state)'"
+grep -q 'd2 .* has shrunk to 66060288 bytes, 1048576 too few' "$LOG" || fail "the log does not tell of the shrunk disk"
+same "$DIR/a" "with a disk that shrank while the daemon was away"
+truncate -s 64M "$DIR/d2"
+$CTL disk online r/2 >/dev/null || fail "disk online of the disk that had shrunk"
+wait_idle
+stop_daemon
+
+# Too many held: not started, nothing written, and apply does not say "done".
+sums=$(cat "$DIR"/d? | cksum)
+hold d1 d3
 launch_daemon
 $CTL apply --yes >"$DIR/out" 2>&1 && fail "apply said that a held array was started: $(cat "$DIR/out")"
 grep -q 'd3 cannot be used as a disk: in use' "$DIR/out" || fail "the held disk: $(cat "$DIR/out")"
 stop_daemon
+[ "$sums" = "$(cat "$DIR"/d? | cksum)" ] || fail "something was written to disks of an array that was not started"
+release

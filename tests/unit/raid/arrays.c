@@ -196,7 +196,7 @@ bool rig_assemble(struct rig *rig, unsigned mask, bool force)
         if (!(mask & 1u << i) || !label_from_disk(rig, i, &readings[i]))
             continue;
         found[count] = rig_disk(rig, i);
-        disks[count] = (struct assembly_disk){&readings[i].label, found[count].identity, rig->dev[i]->name};
+        disks[count] = (struct assembly_disk){&readings[i].label, found[count].identity, rig->dev[i]->name, NULL};
         count++;
     }
     struct assembly_options options = {.force = force};

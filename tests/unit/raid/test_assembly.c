@@ -28,7 +28,7 @@ static void add_disk(const struct sb_array *array, unsigned slot, const char *na
     *label = label_of(array, slot);
     if (identity == NULL)
         identity = label->array.members[slot].identity;
-    scene.disks[scene.count++] = (struct assembly_disk){label, identity, name};
+    scene.disks[scene.count++] = (struct assembly_disk){label, identity, name, NULL};
 }
 
 static const char *name_in_slot(const struct assembly *a, const struct assembly_disk *disks, unsigned slot)
@@ -420,6 +420,58 @@ Test(assembly, too_few_members_wait_and_say_for_whom)
     expect_reason("array tank is degraded; slot 3 (disk3) is missing");
 }
 
+/* --- members that are there and cannot be used --- */
+
+Test(assembly, a_disk_that_cannot_be_used_is_away_and_says_why)
+{
+    struct sb_array array = simple(4, RAID_5);
+    for (unsigned slot = 0; slot < 4; slot++)
+        add_disk(&array, slot, (const char *[]){"a", "b", "c", "d"}[slot], NULL);
+    scene.disks[2].unusable = "c is in use, locked by another program";
+    expect(ASSEMBLY_DEGRADED, true, "a b - d");
+    expect_reason("array tank is degraded; slot 2 (disk2) is missing; c is in use, locked by another program");
+    cr_expect_not(result.stale_of_disk[2]);
+    scene.disks[0].unusable = "a has shrunk";
+    expect(ASSEMBLY_WAITING, false, "- b - d");
+    expect_reason("array tank waits for slot 0 (disk0) and slot 2 (disk2); volume v0 cannot be served without; a has "
+                  "shrunk; c is in use, locked by another program");
+}
+
+Test(assembly, what_a_disk_knows_counts_though_it_cannot_be_used)
+{
+    struct sb_array array = simple(2, RAID_1), alone = run_without(&array, 1, SB_FAILED, 1);
+    add_disk(&alone, 0, "a", NULL);
+    add_disk(&array, 1, "b", NULL);
+    scene.disks[0].unusable = "a is held";
+    expect(ASSEMBLY_WAITING, false, "- -");
+    expect_reason(
+        "array tank waits for slot 0 (disk0); volume v0 cannot be served without; a is held; disk b had failed "
+        "and needs a rebuild");
+}
+
+Test(assembly, a_stale_disk_is_stale_whether_it_can_be_used_or_not)
+{
+    struct sb_array array = simple(3, RAID_5), later_on = run_without(&array, 1, SB_ABSENT, 1);
+    add_disk(&later_on, 0, "a", NULL);
+    add_disk(&array, 1, "b", NULL);
+    add_disk(&later_on, 2, "c", NULL);
+    scene.disks[1].unusable = "b is held";
+    expect(ASSEMBLY_DEGRADED, true, "a - c");
+    expect_reason("array tank is degraded; slot 1 (disk1) was given up; disk b is stale: the array ran on without it");
+}
+
+Test(assembly, a_dirty_array_is_refused_without_a_disk_that_cannot_be_used)
+{
+    struct sb_array array = simple(3, RAID_5);
+    array.clean = false;
+    for (unsigned slot = 0; slot < 3; slot++)
+        add_disk(&array, slot, (const char *[]){"a", "b", "c"}[slot], NULL);
+    expect(ASSEMBLY_COMPLETE, true, "a b c");
+    scene.disks[1].unusable = "b is held";
+    expect(ASSEMBLY_DIRTY_DEGRADED, false, "a - c");
+    cr_expect(strstr(result.reason, "; b is held") != NULL, "%s", result.reason);
+}
+
 Test(assembly, every_level_bears_as_many_as_it_can)
 {
     static const struct {
@@ -500,7 +552,7 @@ Test(assembly, a_rebuilding_member_is_there_but_not_to_be_read)
     scene.disks[1] = scene.disks[2];
     scene.count = 2;
     expect(ASSEMBLY_DEGRADED, true, "a - c");
-    scene.disks[1] = (struct assembly_disk){&scene.labels[1], "disk1", "b"};
+    scene.disks[1] = (struct assembly_disk){&scene.labels[1], "disk1", "b", NULL};
     expect(ASSEMBLY_WAITING, false, "a b -");
 }
 

@@ -240,7 +240,7 @@ static void one_round(enum raid_level level, uint64_t seed)
     for (unsigned i = 0; i < DISKS; i++)
         if ((found & 1u << i) != 0) {
             found_disks[count] = i;
-            disks[count++] = (struct assembly_disk){&model.disks[i].label, "", "disk"};
+            disks[count++] = (struct assembly_disk){&model.disks[i].label, "", "disk", NULL};
         }
     cr_assert_eq(assembly_decide(disks, count, &options, &assembly, 1), 1);
     if (assembly.verdict == ASSEMBLY_SPLIT) {
