@@ -183,7 +183,6 @@ static void run_free(struct sim *s)
         simdisk_destroy(s->disks[i]);
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_destroy(s->volumes[i].model);
-    page_put(s->zeroes);
     SIM_CHECK(s, page_pool_free(s->loop.pages) == LOOP_PAGES, "%u pages are missing",
               LOOP_PAGES - page_pool_free(s->loop.pages));
     page_pool_destroy(s->loop.pages);
@@ -211,8 +210,6 @@ bool sim_run(uint64_t seed, const bool *skip, bool verbose, struct sim_result *r
     s->watch.answered = disk_answered;
     loop_init(&s->loop, &sim_loop_ops, page_pool_create(LOOP_PAGES));
     s->loop.now_ns = 1000000000;
-    (void)page_pool_get(s->loop.pages, &s->zeroes, 1);
-    memset(s->zeroes->data, 0, PAGE_BYTES);
     speaking = verbose ? s : NULL;
     log_setup(log_line, verbose ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR);
     volatile bool good = setjmp(s->failed) == 0;

@@ -103,7 +103,6 @@ struct sim {
     struct sim_result *result;
     jmp_buf failed;
 
-    struct page *zeroes;
     struct simdisk *disks[SIM_DISKS];
     unsigned disks_count;
     int disk_of_slot[SIM_SLOTS]; /* the disk that is, or was last, the member */

@@ -12,7 +12,6 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "raid/superblock.h"
 
 enum { SECTORS = PAGE_BYTES / SIM_SECTOR };
 #define TIMEOUT_NS 30000000000ull
@@ -42,6 +41,15 @@ struct simrequest {
 
 /* --- the medium --- */
 
+static struct simwrite *write_new(uint64_t off, uint64_t len)
+{
+    struct simwrite *write = malloc(sizeof *write + len);
+    ASSERT(write != NULL);
+    write->off = off;
+    write->len = len;
+    return write;
+}
+
 static struct simblock *block_at(struct simdisk *disk, uint64_t off)
 {
     struct simblock **block = &disk->blocks[off / PAGE_BYTES];
@@ -51,45 +59,54 @@ static struct simblock *block_at(struct simdisk *disk, uint64_t off)
     return *block;
 }
 
-/* A sector reaches the cache; no longer unreadable. */
-static void sector_cache(struct simdisk *disk, uint64_t off, const uint8_t *bytes)
+/* The sectors of a block that [off, off + len), which lies in it, covers. */
+static uint8_t sectors_mask(uint64_t off, uint64_t len)
 {
-    struct simblock *block = block_at(disk, off);
-    unsigned sector = (unsigned)(off % PAGE_BYTES / SIM_SECTOR);
-    memcpy(block->now + off % PAGE_BYTES, bytes, SIM_SECTOR);
-    disk->bad_sectors -= block->bad >> sector & 1;
-    block->bad &= (uint8_t) ~(1u << sector);
+    return (uint8_t)(((1u << len / SIM_SECTOR) - 1) << off % PAGE_BYTES / SIM_SECTOR);
 }
 
-static void sector_keep(struct simdisk *disk, uint64_t off, const uint8_t *bytes, uint64_t sequence)
-{
-    struct simblock *block = block_at(disk, off);
-    uint64_t *have = &block->sequence[off % PAGE_BYTES / SIM_SECTOR];
-    if (sequence < *have)
-        return;
-    *have = sequence;
-    memcpy(block->stable + off % PAGE_BYTES, bytes, SIM_SECTOR);
-}
-
+/* Bytes reach the cache; no longer unreadable. */
 static void write_cache(struct simdisk *disk, const struct simwrite *write)
 {
-    for (uint64_t at = 0; at < write->len; at += SIM_SECTOR)
-        sector_cache(disk, write->off + at, write->bytes + at);
+    for (uint64_t at = 0, len; at < write->len; at += len) {
+        uint64_t off = write->off + at;
+        struct simblock *block = block_at(disk, off);
+        len = MIN(PAGE_BYTES - off % PAGE_BYTES, write->len - at);
+        memcpy(block->now + off % PAGE_BYTES, write->bytes + at, len);
+        if (block->bad == 0)
+            continue;
+        disk->bad_sectors -= (unsigned)__builtin_popcount(block->bad & sectors_mask(off, len));
+        block->bad &= (uint8_t)~sectors_mask(off, len);
+    }
+}
+
+/* Bytes reach the medium, but what is later than they. */
+static void range_keep(struct simdisk *disk, const struct simwrite *write, uint64_t at, uint64_t end)
+{
+    while (at < end) {
+        uint64_t off = write->off + at, in_block = off % PAGE_BYTES, len = 0;
+        struct simblock *block = block_at(disk, off);
+        uint64_t *have = &block->sequence[in_block / SIM_SECTOR];
+        for (; in_block + len < PAGE_BYTES && at + len < end && *have <= write->sequence; len += SIM_SECTOR)
+            *have++ = write->sequence;
+        memcpy(block->stable + in_block, write->bytes + at, len);
+        at += MAX(len, (uint64_t)SIM_SECTOR);
+    }
 }
 
 static void write_keep(struct simdisk *disk, const struct simwrite *write)
 {
-    for (uint64_t at = 0; at < write->len; at += SIM_SECTOR)
-        sector_keep(disk, write->off + at, write->bytes + at, write->sequence);
+    range_keep(disk, write, 0, write->len);
 }
 
 /* After the power was off the cache is what the medium is. */
 static void write_forget(struct simdisk *disk, const struct simwrite *write)
 {
-    for (uint64_t at = 0; at < write->len; at += SIM_SECTOR) {
-        struct simblock *block = block_at(disk, write->off + at);
+    for (uint64_t at = 0, len; at < write->len; at += len) {
         uint64_t in_block = (write->off + at) % PAGE_BYTES;
-        memcpy(block->now + in_block, block->stable + in_block, SIM_SECTOR);
+        struct simblock *block = block_at(disk, write->off + at);
+        len = MIN(PAGE_BYTES - in_block, write->len - at);
+        memcpy(block->now + in_block, block->stable + in_block, len);
     }
 }
 
@@ -110,10 +127,12 @@ bool simdisk_is_volatile(const struct simdisk *disk, uint64_t off, uint64_t len)
 
 void simdisk_put(struct simdisk *disk, uint64_t off, const void *bytes, uint64_t len)
 {
-    for (uint64_t at = 0; at < len; at += SIM_SECTOR) {
-        sector_cache(disk, off + at, (const uint8_t *)bytes + at);
-        sector_keep(disk, off + at, (const uint8_t *)bytes + at, disk->sequence);
-    }
+    struct simwrite *write = write_new(off, len);
+    write->sequence = disk->sequence;
+    memcpy(write->bytes, bytes, len);
+    write_cache(disk, write);
+    write_keep(disk, write);
+    free(write);
 }
 
 void simdisk_spoil(struct simdisk *disk, uint64_t off)
@@ -134,21 +153,6 @@ void simdisk_heal(struct simdisk *disk)
 
 /* --- requests that are answered --- */
 
-/* Labels are read in long requests, and most of that is zero. Rows must have their bytes in their own pages. */
-static void read_nothing(struct simdisk *disk, struct blk_req *req, uint64_t at, uint64_t len, uint8_t *to)
-{
-    bool area = req->off < MIB || req->off >= disk->dev.info.size - SB_TAIL_BYTES;
-    bool label = area && req->len == SB_SLOT_BYTES && len == PAGE_BYTES;
-    struct page **page = &req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES];
-    if (!label || disk->zeroes == NULL) {
-        memset(to, 0, len);
-        return;
-    }
-    page_put(*page);
-    page_ref(disk->zeroes);
-    *page = disk->zeroes;
-}
-
 static enum blk_status do_read(struct simdisk *disk, struct blk_req *req, uint64_t *bad_off)
 {
     for (uint64_t at = req->off, end = req->off + req->len, len; at < end; at += len) {
@@ -157,7 +161,7 @@ static enum blk_status do_read(struct simdisk *disk, struct blk_req *req, uint64
         uint8_t *to =
             (uint8_t *)req->pages[(at - round_down(req->off, PAGE_BYTES)) / PAGE_BYTES]->data + at % PAGE_BYTES;
         if (block == NULL) {
-            read_nothing(disk, req, at, len, to);
+            memset(to, 0, len);
             continue;
         }
         for (uint64_t s = at; block->bad != 0 && s < at + len; s += SIM_SECTOR) {
@@ -302,10 +306,7 @@ static struct simwrite *write_of(const struct simdisk *disk, const struct blk_re
 {
     if (!blk_op_writes(req->op))
         return NULL;
-    struct simwrite *write = malloc(sizeof *write + req->len);
-    ASSERT(write != NULL);
-    write->off = req->off;
-    write->len = req->len;
+    struct simwrite *write = write_new(req->off, req->len);
     if (req->op == BLK_WRITE)
         pages_copy_out(write->bytes, req->pages, req->off % PAGE_BYTES, req->len);
     else
@@ -334,7 +335,7 @@ static void write_fate(struct simdisk *disk, const struct simwrite *write, uint6
     uint64_t fate = mood < 2 ? mood : dice_below(&disk->dice, 5);
     for (uint64_t at = 0; at < write->len && fate != 0; at += SIM_SECTOR)
         if (fate != 4 || dice_one_in(&disk->dice, 2)) /* 0 lost, 4 torn, else kept */
-            sector_keep(disk, write->off + at, write->bytes + at, write->sequence);
+            range_keep(disk, write, at, at + SIM_SECTOR);
 }
 
 static void cut_power(struct simdisk *disk)

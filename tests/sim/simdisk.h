@@ -49,7 +49,6 @@ struct simdisk {
     uint64_t bad_sectors; /* unreadable until overwritten */
 
     uint64_t last_error_ns; /* when a request was last answered with an error */
-    struct page *zeroes;    /* a page of them, for long reads of nothing (contract 5); NULL: none */
     struct simblock **blocks;
     uint64_t blocks_count, sequence;
     TAILQ_HEAD(, simwrite) cache;

@@ -23,7 +23,6 @@ struct simdisk *world_disk_new(struct sim *s)
     SIM_CHECK(s, s->disks_count < SIM_DISKS, "a run with more than %d disks", SIM_DISKS);
     unsigned number = s->disks_count++;
     s->disks[number] = simdisk_create(&s->loop, number, &s->config.disk, dice_for(s->seed, 100 + number), &s->watch);
-    s->disks[number]->zeroes = s->zeroes;
     return s->disks[number];
 }
 
