@@ -131,7 +131,7 @@ JOBS  ?= 2
 simulate := $(B)/tests/sim/simulate
 $(simulate): $(call obj,$(filter-out $(if $(SAN),%/shortcuts.c),$(wildcard tests/sim/*.c)) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(if $(SAN),,$(patsubst %,-Wl$(comma)--wrap=%,mmap munmap superblock_text_write superblock_text_read)) $^ -o $@ \
+	$(Q)$(CC) $(ALL_LDFLAGS) $(patsubst %,-Wl$(comma)--wrap=%,volume_open $(if $(SAN),,mmap munmap superblock_text_write superblock_text_read)) $^ -o $@ \
 	  $(shell $(PKG_CONFIG) --libs libisal jansson)
 SIM_SECONDS ?= 15
 .PHONY: sim sim-short sim-fresh sim-planted

@@ -226,6 +226,7 @@ static bool scratch_create(struct volume *v, uint64_t bytes)
         return false;
     bool taken = page_pool_get(v->scratch, &v->zero_pages[0], 1);
     ASSERT(taken);
+    pages_zero(v->zero_pages, 0, PAGE_BYTES);
     for (unsigned i = 1; i < ZERO_PAGES; i++)
         v->zero_pages[i] = v->zero_pages[0];
     return true;

@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "raid/volume.h"
 #include "tests/sim/sim.h"
 
 static const struct shape {
@@ -117,6 +118,24 @@ void config_draw(struct sim *s)
         draw_volume(s, &dice, second, c->volumes++);
     draw_weights(s, &dice);
     draw_actions(s, &dice);
+    c->scarce = dice_one_in(&dice, 4);
+}
+
+/*
+ * Volumes have less memory than usual: it need not be set up for each start, and requests have to wait for it. Linked
+ * with --wrap.
+ */
+struct volume *__real_volume_open(struct loop *loop, const struct volume_options *options);
+struct volume *__wrap_volume_open(struct loop *loop, const struct volume_options *options);
+
+struct volume *__wrap_volume_open(struct loop *loop, const struct volume_options *options)
+{
+    const struct sim *s = container_of(loop, struct sim, loop);
+    struct volume_options ours = *options;
+    ours.runs_max = s->config.scarce ? 4 : 40;
+    ours.rows_max = s->config.scarce ? 4 : 32;
+    ours.scratch_bytes = s->config.scarce ? 1 : MIB; /* at least that of two rows is taken */
+    return __real_volume_open(loop, &ours);
 }
 
 bool config_survives(const struct sim *s, uint64_t lost)

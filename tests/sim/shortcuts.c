@@ -26,9 +26,20 @@ static struct {
     size_t len;
 } kept[16];
 
+/* In few sizes, so that one fits another seed. */
+static size_t kept_size(size_t len)
+{
+    size_t size = 4096;
+    while (size < len)
+        size *= 2;
+    return size;
+}
+
 void *__wrap_mmap(void *at, size_t len, int protection, int flags, int fd, off_t off)
 {
-    for (unsigned i = 0; at == NULL && (flags & MAP_PRIVATE) && fd < 0 && i < ARRAY_LENGTH(kept); i++)
+    bool private = at == NULL && (flags & MAP_PRIVATE) && fd < 0;
+    len = private ? kept_size(len) : len;
+    for (unsigned i = 0; private && i < ARRAY_LENGTH(kept); i++)
         if (kept[i].at != NULL && kept[i].len == len) {
             at = kept[i].at;
             kept[i].at = NULL;
@@ -39,6 +50,7 @@ void *__wrap_mmap(void *at, size_t len, int protection, int flags, int fd, off_t
 
 int __wrap_munmap(void *at, size_t len)
 {
+    len = kept_size(len);
     for (unsigned i = 0; i < ARRAY_LENGTH(kept); i++)
         if (kept[i].at == NULL) {
             kept[i].at = at;

@@ -86,6 +86,7 @@ struct sim_volume {
 struct sim_config {
     bool strict; /* never more faults than every volume bears */
     bool garbage;
+    bool scarce; /* little memory: requests wait for it */
     unsigned members, volumes;
     struct blk_info disk;
     unsigned weights[ACT_KINDS];
