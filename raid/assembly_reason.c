@@ -130,7 +130,9 @@ static void explain_split(const struct disk_group *group, struct assembly *out)
         SAY(out, "%s", i > 0 ? "; " : "");
         say_history(group, group->ends[i], out);
     }
-    SAY(out, ". Both may hold acknowledged writes: prefer one, and the other will be overwritten by a rebuild");
+    SAY(out,
+        ". Each may hold acknowledged writes. Start without the disks of all but one, or with apply --force, which "
+        "takes the one with the highest generation; what the others hold will be overwritten by a rebuild");
 }
 
 static void explain_clone(const struct disk_group *group, struct assembly *out)
