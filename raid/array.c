@@ -175,6 +175,7 @@ static int open_members(struct array *array, const struct array_disk *disks, str
 {
     struct sb_array *a = &array->description;
     unsigned live = 0;
+    array->commit.reopened = true;
     for (unsigned slot = 0; slot < a->members_count; slot++) {
         struct sb_member *member = &a->members[slot];
         enum member_state state = member_state_for(member, &disks[slot]);
@@ -188,6 +189,7 @@ static int open_members(struct array *array, const struct array_disk *disks, str
         if (state == MEMBER_ABSENT && member->state != SB_ABSENT) {
             log_warn("array %s: disk %s (slot %u) is absent: starting without it", a->name, member->identity, slot);
             member->state = SB_ABSENT;
+            array->commit.reopened = false;
         }
         if (!present) /* whoever is away must not be able to go on under this history: raid/assembly.h */
             array->commit.fork_wanted = true;
@@ -249,6 +251,16 @@ static void open_failed(struct array *array)
     array_step(array);
 }
 
+/* All members that were live have the opening's fork now. It is written down with what comes next. */
+static void open_leave_line(struct array *array)
+{
+    struct sb_array *a = &array->description;
+    const struct sb_fork *present = &a->forks[a->forks_count - 1];
+    bool lost = array->losses.generation != 0;
+    if (array->commit.reopened && !lost && a->forks_count > 1 && present->generation == array->commit.committed)
+        a->forks[a->forks_count - 2].left = !a->forks[a->forks_count - 2].settled;
+}
+
 static void open_over(struct task *task)
 {
     struct array *array = container_of(task, struct array, open_wait.task);
@@ -264,6 +276,7 @@ static void open_over(struct task *task)
     if (!losses_wait(array, task))
         return;
     sm_move(&array->state, ARRAY_RUNNING);
+    open_leave_line(array);
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         array->volumes[i].published = true;
     array->call = NULL;

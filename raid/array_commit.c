@@ -19,10 +19,10 @@
  * C6  After a freeze nothing begins, and all waits are over as soon as no label is in flight.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "raid/array_impl.h"
+#include "raid/assembly_history.h"
 
 /* Room for one label of the greatest length, or for short ones of all members side by side. */
 static uint32_t pages_wanted(const struct array *array)
@@ -94,14 +94,10 @@ static void label_written(struct label_op *op)
         commit_over(array);
 }
 
-/* The oldest line of history makes room. */
 static void fork_begin(struct array *array)
 {
     struct sb_array *a = &array->description;
-    if (a->forks_count == SB_FORKS_MAX) {
-        memmove(&a->forks[0], &a->forks[1], (SB_FORKS_MAX - 1) * sizeof a->forks[0]);
-        a->forks_count--;
-    }
+    history_make_room(a);
     a->forks[a->forks_count++] = (struct sb_fork){.id = uuid_generate(array->loop), .generation = a->generation};
     array->commit.fork_wanted = false;
 }

@@ -56,6 +56,7 @@ struct commit_part {
 struct array_commit {
     bool wanted;      /* the description holds something that the last generation does not */
     bool fork_wanted; /* the next generation begins a new fork */
+    bool reopened;    /* opened with all members that were live before */
     unsigned writing; /* labels in flight */
     uint64_t committed;
     TAILQ_HEAD(, commit_wait) waits;

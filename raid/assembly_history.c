@@ -106,16 +106,24 @@ unsigned history_ends(const struct sb_array *const *arrays, unsigned count, unsi
     return found;
 }
 
-/* A settled line before the present one; the oldest makes room. */
+void history_make_room(struct sb_array *array)
+{
+    if (array->forks_count < SB_FORKS_MAX)
+        return;
+    unsigned line = SB_FORKS_MAX - 1;
+    while (line > 0 && !(array->forks[line].left && array->forks[line - 1].left))
+        line--;
+    memmove(&array->forks[line], &array->forks[line + 1], (SB_FORKS_MAX - 1 - line) * sizeof array->forks[0]);
+    array->forks_count--;
+}
+
+/* A settled line before the present one. */
 static void insert_settled(struct sb_array *array, const struct uuid *fork, uint64_t until)
 {
-    if (array->forks_count == SB_FORKS_MAX) {
-        memmove(&array->forks[0], &array->forks[1], (SB_FORKS_MAX - 1) * sizeof array->forks[0]);
-        array->forks_count--;
-    }
+    history_make_room(array);
     struct sb_fork *last = &array->forks[array->forks_count - 1];
     last[1] = last[0];
-    last[0] = (struct sb_fork){*fork, until, true};
+    last[0] = (struct sb_fork){.id = *fork, .generation = until, .settled = true};
     array->forks_count++;
 }
 

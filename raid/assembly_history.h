@@ -26,6 +26,12 @@ unsigned history_ends(const struct sb_array *const *arrays, unsigned count, unsi
 /* Remember in `winner` that `loser` lost: from now on winner's history contains loser's, as far as it went by now. */
 void history_settle(struct sb_array *winner, const struct sb_array *loser);
 
+/*
+ * Room for one more line. Of two lines in a row that all members have left the first can speak for both; if there are no
+ * such two the oldest line is forgotten, and who stands there will count as having run apart.
+ */
+void history_make_room(struct sb_array *array);
+
 /* The last line of a history. */
 const struct sb_fork *history_present(const struct sb_array *array);
 

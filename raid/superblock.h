@@ -62,6 +62,7 @@ struct sb_fork {
     struct uuid id;
     uint64_t generation;
     bool settled;
+    bool left; /* all who were live under it have gone on to the next one: no member stands here any more */
 };
 
 /* The description every member carries. */

@@ -114,6 +114,7 @@ static const struct field fork_fields[] = {
     UUID(sb_fork, id, "id"),
     NUMBER(sb_fork, generation, "generation", NUMBER_MAX),
     BOOL(sb_fork, settled, "settled", true),
+    BOOL(sb_fork, left, "left", true),
 };
 
 static const struct field member_fields[] = {

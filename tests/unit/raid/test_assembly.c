@@ -3,6 +3,7 @@
 
 #include "core/log.h"
 #include "raid/assembly.h"
+#include "raid/assembly_history.h"
 #include "tests/unit/raid/labels.h"
 
 enum { DISKS = 6 };
@@ -106,7 +107,8 @@ static struct sb_array run_without(const struct sb_array *before, unsigned slot,
     struct sb_array array = *before;
     array.members[slot].state = state;
     array.generation++;
-    array.forks[array.forks_count++] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, fork), array.generation, false};
+    array.forks[array.forks_count++] =
+        (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, fork), .generation = array.generation};
     return array;
 }
 
@@ -388,6 +390,41 @@ Test(assembly, one_that_went_on_under_the_old_fork_ran_apart)
     scene.labels[1] = label_of(&next, 1);
     scene.options.prefer = (struct uuid){{0}};
     expect(ASSEMBLY_DEGRADED, true, "- b");
+}
+
+/* --- long histories --- */
+
+/* A member left at the first line; then `lines` more, of which those with a bit in `left` were left by all. */
+static struct sb_array long_history(const struct sb_array *base, unsigned lines, uint64_t left)
+{
+    struct sb_array a = run_without(base, 1, SB_ABSENT, 1);
+    for (unsigned i = 0; i < lines; i++) {
+        a.generation += 2;
+        history_make_room(&a);
+        a.forks[a.forks_count - 1].left = left >> i % 64 & 1;
+        a.forks[a.forks_count++] =
+            (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, 100 + i), .generation = a.generation};
+    }
+    return a;
+}
+
+Test(assembly, many_starts_without_a_member_do_not_make_it_look_as_if_it_had_run_apart)
+{
+    struct sb_array base = simple(2, RAID_1), a = long_history(&base, 500, ~1ull);
+    cr_expect_eq(a.forks_count, SB_FORKS_MAX);
+    cr_expect(uuid_equal(&a.forks[0].id, &base.forks[0].id), "the line that the member stands on is kept");
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&base, 1, "b", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a -");
+}
+
+Test(assembly, of_a_history_too_long_the_oldest_line_is_forgotten_if_members_may_stand_on_each)
+{
+    struct sb_array base = simple(2, RAID_1), a = long_history(&base, 70, 0x5555555555555555);
+    cr_expect_eq(a.forks_count, SB_FORKS_MAX);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&base, 1, "b", NULL);
+    expect(ASSEMBLY_SPLIT, false, "a -");
 }
 
 Test(assembly, three_histories)

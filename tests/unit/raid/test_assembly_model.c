@@ -80,7 +80,7 @@ static bool commit(bool fork)
         if (a->forks_count == SB_FORKS_MAX)
             memmove(&a->forks[0], &a->forks[1], --a->forks_count * sizeof a->forks[0]);
         a->forks[a->forks_count++] =
-            (struct sb_fork){label_uuid(LABEL_UUID_FORK, ++model.next_fork), a->generation, false};
+            (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, ++model.next_fork), .generation = a->generation};
     }
     unsigned order = roll(DISKS);
     for (unsigned i = 0; i < DISKS; i++) {

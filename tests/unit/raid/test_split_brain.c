@@ -277,8 +277,7 @@ static const struct overlap {
 } overlaps[] = {
     {{"RAID 6 of 4", RAID_6, 4, 2, {0x3, 0x6}}, 0},     {{"RAID 6 of 5", RAID_6, 5, 2, {0x7, 0x1c}}, 0},
     {{"triple parity", RAID_TP, 6, 2, {0x7, 0x1c}}, 0}, {{"RAID 10", RAID_10, 4, 2, {0x5, 0x6}}, 0},
-    {{"RAID 1E", RAID_1E, 5, 2, {0x15, 0x16}}, 0},
-    {{"RAID 5", RAID_5, 3, 2, {0x3, 0x6}}, 0},
+    {{"RAID 1E", RAID_1E, 5, 2, {0x15, 0x16}}, 0},      {{"RAID 5", RAID_5, 3, 2, {0x3, 0x6}}, 0},
 };
 
 /* A disk that is in both quorums knows of the first run: the second one cannot begin, so there is nothing to be parted. */

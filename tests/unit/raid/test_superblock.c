@@ -26,8 +26,9 @@ static struct sb_label typical(void)
     array.clean = false;
     array.generation = 77;
     array.committed = 76;
-    array.forks[1] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, 1), 500, true};
-    array.forks[2] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, 2), 12, false};
+    array.forks[1] = (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, 1), .generation = 500, .settled = true};
+    array.forks[2] = (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, 2), .generation = 12};
+    array.forks[0].left = true;
     array.forks_count = 3;
     return label_of(&array, 2);
 }
@@ -52,7 +53,8 @@ static struct sb_label largest(void)
     array.volumes['\\' - '0'].name[0] = 'y';
     array.generation = array.created_s = array.updated_s = INT64_MAX;
     for (unsigned i = 0; i < SB_FORKS_MAX; i++)
-        array.forks[i] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, i), INT64_MAX, i < SB_FORKS_MAX - 1};
+        array.forks[i] =
+            (struct sb_fork){label_uuid(LABEL_UUID_FORK, i), INT64_MAX, i < SB_FORKS_MAX - 1, i < SB_FORKS_MAX - 1};
     array.forks_count = SB_FORKS_MAX;
     return label_of(&array, RAID_MEMBERS_MAX - 1);
 }
@@ -99,6 +101,7 @@ Test(superblock, what_is_written_reads_back)
     cr_expect_eq(a->members[3].size, 1 * GIB);
     cr_assert_eq(a->forks_count, 3);
     cr_expect(a->forks[1].settled && !a->forks[2].settled && !a->forks[0].settled);
+    cr_expect(a->forks[0].left && !a->forks[1].left && !a->forks[2].left);
     cr_expect_eq(a->forks[1].generation, 500);
     cr_expect_eq(a->forks[2].generation, 12);
     cr_expect_eq(a->committed, 76);
