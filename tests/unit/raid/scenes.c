@@ -67,8 +67,9 @@ static void decide_in_order(const struct scene *scene, const unsigned *order, un
 {
     struct assembly_disk disks[RIG_DISKS];
     for (unsigned i = 0; i < count; i++)
-        disks[i] = (struct assembly_disk){&scene->labels[order[i]], scene->disks[order[i]].identity,
-                                          scene->rig->dev[scene->disks[order[i]].disk]->name};
+        disks[i] = (struct assembly_disk){.label = &scene->labels[order[i]],
+                                          .identity = scene->disks[order[i]].identity,
+                                          .name = scene->rig->dev[scene->disks[order[i]].disk]->name};
     cr_assert_eq(assembly_decide(disks, count, &scene->options, out, 1), 1);
     for (unsigned slot = 0; slot < RAID_MEMBERS_MAX; slot++)
         if (out->disk_of_slot[slot] >= 0)
