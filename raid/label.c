@@ -13,7 +13,8 @@
  * The device sees requests no longer than it allows. The tail is looked for by the disk's size when reading, since
  * nothing else is known yet; if the disk grew under the array only the head copies are found.
  *
- * Labels are control path: memory for one slot is taken at the start and freed before done.
+ * Labels are control path: memory for one slot is taken at the start and freed before done. A member must not be lost for
+ * want of memory: it is waited for, up to ten seconds.
  */
 #include "raid/label.h"
 
@@ -25,6 +26,7 @@
 enum label_action { READ_COPY, WRITE_COPY, ZERO_HEADER, FLUSH, END };
 enum label_area { AT_HEAD, AT_TAIL_OF_DISK, AT_TAIL_OF_LABEL };
 enum { PLACE_OF_LABEL = 2 };
+enum { RETRY_NS = 100 * 1000 * 1000, RETRIES_MAX = 100 }; /* for memory */
 
 struct label_step {
     enum label_action action;
@@ -199,6 +201,11 @@ static void request_done(struct blk_req *req)
 
 /* --- the beginning --- */
 
+static bool is_write(const struct label_op *op)
+{
+    return op->step == write_script || op->step == fresh_script;
+}
+
 /* The pages of a copy, and behind them one of zeros. */
 static void start_script(struct label_op *op)
 {
@@ -242,23 +249,36 @@ static void get_pages(struct label_op *op)
     page_pool_wait(pool, &op->waiter);
 }
 
+/* Memory, and what is to be written in it. False: there is none now. A description that is valid fits. */
+static bool prepare(struct label_op *op)
+{
+    if (op->scratch == NULL)
+        op->scratch = malloc(sizeof *op->scratch);
+    if (op->scratch == NULL)
+        return false;
+    op->copy_bytes = op->step == erase_script ? 0 : SB_SLOT_BYTES;
+    if (is_write(op))
+        op->copy_bytes = superblock_encode(op->label, op->scratch->bytes);
+    return op->copy_bytes > 0 || op->step == erase_script;
+}
+
 static void run_begin(struct task *task)
 {
     struct label_op *op = container_of(task, struct label_op, task);
-    op->scratch = malloc(sizeof *op->scratch);
-    if (op->scratch == NULL) {
+    const char *wrong = is_write(op) ? superblock_check(op->label) : NULL;
+    if (wrong != NULL)
+        fail(op, BLK_INVALID, wrong);
+    else if (prepare(op))
+        get_pages(op);
+    else if (op->retries++ < RETRIES_MAX)
+        timer_start(op->dev->loop, &op->retry, RETRY_NS);
+    else
         fail(op, BLK_NOSPACE, "there is no memory for a label");
-        return;
-    }
-    op->copy_bytes = SB_SLOT_BYTES;
-    if (op->step == erase_script)
-        op->copy_bytes = 0;
-    else if (op->step != read_script && (op->copy_bytes = superblock_encode(op->label, op->scratch->bytes)) == 0) {
-        const char *wrong = superblock_check(op->label);
-        fail(op, BLK_INVALID, wrong != NULL ? wrong : "the description is too long for a label");
-        return;
-    }
-    get_pages(op);
+}
+
+static void begin_again(struct timer *timer)
+{
+    run_begin(&container_of(timer, struct label_op, retry)->task);
 }
 
 static void begin(struct label_op *op, const struct label_step *script)
@@ -269,6 +289,8 @@ static void begin(struct label_op *op, const struct label_step *script)
     op->why[0] = '\0';
     op->pages_count = 0;
     op->scratch = NULL;
+    op->retry = (struct timer){.fire = begin_again};
+    op->retries = 0;
     op->step = script;
     op->req = (struct blk_req){.done = request_done};
     op->waiter = (struct page_waiter){.ready = pages_ready};

@@ -40,6 +40,8 @@ struct label_op {
     struct page *pages[SB_SLOT_BYTES / PAGE_BYTES + 1];
     unsigned pages_count;
     struct page_waiter waiter;
+    struct timer retry; /* there was no memory */
+    unsigned retries;
     struct label_scratch *scratch;
     const struct label_step *step; /* the one at work */
     uint64_t pos, len;             /* bytes of the step that are over, and in all */

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -415,4 +416,36 @@ Test(label, without_pages_it_waits_in_line)
     cr_assert(testloop_run_until(b->t, &b->over));
     cr_expect_eq(b->found.array.generation, 10);
     bench_destroy(b);
+}
+
+/* --- memory --- */
+
+static unsigned denied; /* so many requests of the encoder for memory are refused */
+
+static void *scarce_malloc(size_t size)
+{
+    if (denied == 0)
+        return malloc(size);
+    denied--;
+    return NULL;
+}
+
+Test(label, without_memory_a_write_is_tried_again)
+{
+    static const struct {
+        unsigned denied;
+        enum blk_status status;
+        uint64_t took_ms, writes;
+    } cases[] = {{0, BLK_OK, 0, 2}, {3, BLK_OK, 300, 2}, {100, BLK_OK, 10000, 2}, {101, BLK_NOSPACE, 10000, 0}};
+    json_set_alloc_funcs(scarce_malloc, free);
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct bench *b = bench_create(512);
+        uint64_t start = b->t->loop.now_ns;
+        denied = cases[i].denied;
+        cr_expect_eq(run(b, &b->disk->dev, label_write, false), cases[i].status, "case %u: %s", i, b->op.why);
+        cr_expect_eq((b->t->loop.now_ns - start) / 1000000, cases[i].took_ms, "case %u", i);
+        cr_expect_eq(b->disk->writes, cases[i].writes, "case %u", i);
+        denied = 0;
+        bench_destroy(b);
+    }
 }
