@@ -6,7 +6,7 @@
 #   make demo-stop DIR=     ends it
 #   make check              install what is missing, build, run every test
 #   make unit layers        parts of check: unit system sim-short fuzz-short lint-docs lint-shape san
-#   make fuzz soak          the long forms
+#   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|iscsi|raid6 ROUNDS=3 SECONDS=2)
 #   make deps               install what building and testing need (Debian 12, root or sudo)
@@ -248,9 +248,12 @@ lint-shape:
 	$(Q)tests/lint/shape.sh
 
 SOAK_MINUTES ?= 60
-.PHONY: soak fmt lint
+LOOPS        ?= 200
+.PHONY: soak soak-kill fmt lint
 soak: all
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) TEST_TIMEOUT=$$(( $(SOAK_MINUTES) * 60 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_loop.sh
+soak-kill: all
+	$(Q)LOOPS=$(LOOPS) EVERY=10 TEST_TIMEOUT=$$(( $(LOOPS) * 30 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_members.sh
 fmt:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 lint: layers lint-docs lint-shape
