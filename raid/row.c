@@ -130,6 +130,8 @@ static void band_give_up(struct row_op *op, struct row_band *band)
     uint64_t lost = band->target & ~row_band_readable(op, band);
     if (op->kind != ROW_READ || lost == 0)
         lost = band->target;
+    if (op->kind == ROW_WORK_SCRUB)
+        row_scrub_unreadable(op, band);
     fail(op, BLK_MEDIA, row_volume_offset(op, roles_lowest(lost), band->column));
     band->target &= ~lost;
 }
@@ -192,13 +194,18 @@ static void role_lost(struct row_op *op, uint64_t role, enum blk_status status)
     op->retry = true;
 }
 
+static bool compares(const struct row_op *op)
+{
+    return op->kind == ROW_WORK_RESYNC || op->kind == ROW_WORK_SCRUB;
+}
+
 static void read_done(struct row_io *io)
 {
     struct row_op *op = io->row;
     if (io->status == BLK_MEDIA) {
         op->bands[io->band].media |= UINT64_C(1) << io->role;
         op->retry = true;
-    } else if (io->status != BLK_OK && op->kind == ROW_WORK_RESYNC && member_readable(io->member)) {
+    } else if (io->status != BLK_OK && compares(op) && member_readable(io->member)) {
         op->retry = true; /* it stays in service: asked again, for what was not looked at is not known to be right */
     } else if (io->status != BLK_OK) {
         role_lost(op, io->role, io->status);
@@ -242,7 +249,8 @@ static void write_done(struct row_io *io)
         band->corrected |= band->media & (UINT64_C(1) << io->role);
     } else if (member_writable(io->member) && !io->lenient) {
         write_refused(op, io->status);
-    } else if (op->kind == ROW_WORK_REBUILD) { /* others plan without it; here it may be what the work was for */
+    } else if (op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_SCRUB) {
+        /* others plan without it; here it may be what the work was for */
         fail_and_stop(op, BLK_GONE, volume_offset(op));
     }
     io_over(op);
@@ -317,6 +325,8 @@ static void tell_corrected(struct row_op *op)
         struct row_band *band = &op->bands[i];
         FOR_EACH_ROLE(role, band->corrected)
         owner->ops->member_corrected(owner, op->places[role].member, op->places[role].off + band->column, band->len);
+        if (op->job != NULL)
+            op->job->report.corrected += roles_count(band->corrected);
     }
 }
 
@@ -356,6 +366,7 @@ static bool step_locking(struct row_op *op)
     if (!op->locked && !row_lock(op))
         return false;
     row_region_begin(op);
+    row_scrub_begin(op);
     row_columns_begin(op);
     row_window_open(op);
     sm_move(&op->state, ROW_PLANNING);
@@ -415,6 +426,11 @@ static bool step_reading(struct row_op *op)
     bool writes = false;
     for (unsigned i = 0; i < op->bands_count; i++) {
         row_compute(op, &op->bands[i]);
+        if (op->kind == ROW_WORK_SCRUB && !row_scrub_judge(op, &op->bands[i])) {
+            window_narrow(op);
+            plan_again(op);
+            return true;
+        }
         writes |= op->bands[i].plan.writes != 0;
     }
     if (!writes) {

@@ -11,6 +11,7 @@
  *   row_plan.c        what to read and write (pure)
  *   row_band.c        windows, bands, and where their bytes are
  *   row_math.c        codec over bands
+ *   row_scrub.c       data and redundancy compared: which chunk is wrong
  *   row_io.c          one member's part: splitting, zeroes for those who cannot, errors to the owner
  *
  * The request itself carries its own account while it is ours: req->status and req->bad_off gather the worst answer,
@@ -163,7 +164,7 @@ bool mirror_choose(const struct volume *v, uint64_t row, uint64_t column, uint64
 
 /* --- rows --- */
 
-enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD };
+enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD, ROW_WORK_SCRUB };
 
 /*
  * What a row does, in states. A window is a range of columns; narrow rows have one, wide ones several in turn.
@@ -291,5 +292,16 @@ void row_region_synced(struct row_op *op);       /* its redundancy has been made
 /* row_math.c: from the old bytes and the request's to the new */
 void row_compute(struct row_op *op, struct row_band *band);
 bool row_is_zero(const struct row_band *band, unsigned role);
+/* Byte page_off of a list of pages. */
+static inline uint8_t *row_byte(struct page **pages, uint64_t page_off)
+{
+    return (uint8_t *)pages[page_off / PAGE_BYTES]->data + page_off % PAGE_BYTES;
+}
+
+/* row_scrub.c */
+void row_scrub_begin(struct row_op *op); /* under the lock: a row in doubt is resynchronised */
+/* The band is read, and its redundancy computed: what is to be written. False: not yet, look at fewer columns. */
+bool row_scrub_judge(struct row_op *op, struct row_band *band);
+void row_scrub_unreadable(struct row_op *op, const struct row_band *band);
 
 #endif

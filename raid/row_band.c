@@ -169,6 +169,7 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
     case ROW_ZERO:
         return row_plan_write(&q);
     case ROW_WORK_RESYNC:
+    case ROW_WORK_SCRUB:
         return row_plan_resync(&q);
     case ROW_WORK_REBUILD:
         q.target = q.writable & ~members;

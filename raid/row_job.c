@@ -1,10 +1,13 @@
 /* The jobs' way to a row: a context, when one is free, and then row.c does the work. */
 #include "raid/row.h"
 
+static const enum row_kind kinds[] = {
+    [ROW_RESYNC] = ROW_WORK_RESYNC, [ROW_REBUILD] = ROW_WORK_REBUILD, [ROW_SCRUB] = ROW_WORK_SCRUB};
+
 static void job_start(struct row_job *job, struct row_op *op)
 {
     job->held = op;
-    op->kind = job->work == ROW_RESYNC ? ROW_WORK_RESYNC : ROW_WORK_REBUILD;
+    op->kind = kinds[job->work];
     op->flags = BLK_BACKGROUND;
     op->row = job->row;
     op->first = 0;
@@ -25,6 +28,7 @@ void volume_row_job(struct volume *v, struct row_job *job)
     ASSERT(job->row < v->layout.rows && job->done != NULL && v->layout.redundancy > 0);
     job->status = BLK_OK;
     job->changed = false;
+    job->report = (struct row_report){0};
     struct pool_entry *entry = pool_get(&v->rows);
     if (entry != NULL) {
         job_start(job, container_of(entry, struct row_op, entry));

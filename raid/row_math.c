@@ -10,17 +10,12 @@
 
 enum { ROLES_MAX = CODEC_DATA_MAX + CODEC_REDUNDANCY_MAX };
 
-static uint8_t *byte_at(struct page **pages, uint64_t page_off)
-{
-    return (uint8_t *)pages[page_off / PAGE_BYTES]->data + page_off % PAGE_BYTES;
-}
-
 /* How many of `len` bytes from page_off on lie together. */
 static uint64_t together(struct page **pages, uint64_t page_off, uint64_t len)
 {
     uint64_t n = PAGE_BYTES - page_off % PAGE_BYTES;
-    uint8_t *start = byte_at(pages, page_off);
-    while (n < len && byte_at(pages, page_off + n) == start + n)
+    uint8_t *start = row_byte(pages, page_off);
+    while (n < len && row_byte(pages, page_off + n) == start + n)
         n += PAGE_BYTES;
     return MIN(n, len);
 }
@@ -46,7 +41,7 @@ static uint64_t gather(const struct row_op *op, const struct row_band *band, str
     uint64_t page_off = band->column % PAGE_BYTES + done, span = band->len - done;
     FOR_EACH_ROLE(role, roles)
     {
-        chunks[codec_role(op, role)] = byte_at(buffers[role], page_off);
+        chunks[codec_role(op, role)] = row_byte(buffers[role], page_off);
         span = together(buffers[role], page_off, span);
     }
     return span;
@@ -101,7 +96,7 @@ static void copy(const struct row_band *band, struct page **to, struct page **fr
     uint64_t page_off = band->column % PAGE_BYTES;
     for (uint64_t done = 0, span; done < band->len; done += span) {
         span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
-        memcpy(byte_at(to, page_off + done), byte_at(from, page_off + done), span);
+        memcpy(row_byte(to, page_off + done), row_byte(from, page_off + done), span);
     }
 }
 
@@ -110,7 +105,7 @@ static bool same(const struct row_band *band, struct page **a, struct page **b)
     uint64_t page_off = band->column % PAGE_BYTES;
     for (uint64_t done = 0, span; done < band->len; done += span) {
         span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
-        if (memcmp(byte_at(a, page_off + done), byte_at(b, page_off + done), span) != 0)
+        if (memcmp(row_byte(a, page_off + done), row_byte(b, page_off + done), span) != 0)
             return false;
     }
     return true;
@@ -121,7 +116,7 @@ bool row_is_zero(const struct row_band *band, unsigned role)
     uint64_t page_off = band->column % PAGE_BYTES;
     for (uint64_t done = 0, span; done < band->len; done += span) {
         span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
-        const uint8_t *bytes = byte_at(band->new[role], page_off + done);
+        const uint8_t *bytes = row_byte(band->new[role], page_off + done);
         if (bytes[0] != 0 || memcmp(bytes, bytes + 1, span - 1) != 0)
             return false;
     }

@@ -90,17 +90,49 @@ bool volume_row_busy(const struct volume *volume, uint64_t row);
 
 /*
  * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from
- * data where they differ) or fill the members that are REBUILDING (ROW_REBUILD: their chunks recomputed and written).
+ * data where they differ), fill the members that are REBUILDING (ROW_REBUILD: their chunks recomputed and written), or
+ * compare all that is there (ROW_SCRUB: raid/row_scrub.c says what follows from a difference).
  */
-enum row_work { ROW_RESYNC, ROW_REBUILD };
+enum row_work { ROW_RESYNC, ROW_REBUILD, ROW_SCRUB };
+
+enum row_found {
+    ROW_FOUND_CHUNK,      /* bytes of one member are wrong, beyond doubt */
+    ROW_FOUND_PROBABLE,   /* they seem to be, but too few of them differ to change them on that evidence */
+    ROW_FOUND_UNKNOWN,    /* data and redundancy differ, and nothing tells which is right */
+    ROW_FOUND_UNREADABLE, /* a block that its disk cannot read, and too few others are left to compute it */
+};
+enum row_remedy {
+    ROW_LEFT,                 /* as it was */
+    ROW_CHUNK_REWRITTEN,      /* the wrong member's bytes, from the others */
+    ROW_REDUNDANCY_REWRITTEN, /* from data that may itself be wrong */
+};
+struct row_finding {
+    enum row_found found;
+    enum row_remedy remedy;
+    uint64_t off, len;               /* of the volume; what is not located, and redundancy, concerns the row's data */
+    unsigned slot;                   /* array slot; UNKNOWN: has no meaning */
+    uint64_t device_off, device_len; /* of its disk; UNKNOWN: of all disks, in bytes of their chunks */
+};
+
+enum { ROW_FINDINGS_MAX = 8, ROW_SCRUB_BLOCK = 512 };
+/* What a scrub of one row found; counted in blocks of 512 bytes of a chunk. */
+struct row_report {
+    uint64_t mismatched, located, repaired, rewritten, unreadable;
+    uint64_t corrected;      /* reads that failed and were put right from redundancy */
+    bool resynced;           /* the map called the row SUSPECT: its redundancy was made right instead */
+    unsigned findings_count; /* neighbours are one; those beyond the array are only counted above */
+    struct row_finding findings[ROW_FINDINGS_MAX];
+};
 
 struct row_job {
     enum row_work work;
+    bool repair; /* SCRUB */
     uint64_t row;
     void (*done)(struct row_job *);
     enum blk_status status; /* BLK_MEDIA: some chunk could not be read nor recovered, the others are done. BLK_READONLY:
                                a member in service refused a write. Else members are missing */
     bool changed;           /* something had to be written */
+    struct row_report report; /* SCRUB */
     struct task task;
     void *held; /* row.c's */
 };

@@ -409,11 +409,16 @@ unsigned bench_slot(struct bench *b, uint64_t row, unsigned role)
     return place.slot;
 }
 
-uint8_t *bench_chunk(struct bench *b, uint64_t row, unsigned role)
+uint64_t bench_chunk_off(struct bench *b, uint64_t row, unsigned role)
 {
     struct layout_place place;
     layout_place(&b->layout, row, role, &place);
-    return b->disks[place.slot]->bytes + DATA_START + VOLUME_START + place.off;
+    return DATA_START + VOLUME_START + place.off;
+}
+
+uint8_t *bench_chunk(struct bench *b, uint64_t row, unsigned role)
+{
+    return b->disks[bench_slot(b, row, role)]->bytes + bench_chunk_off(b, row, role);
 }
 
 /* Q's exponent of a data chunk, as md counts it with two parities: steps round the ring of the span, from behind Q. */
@@ -506,4 +511,13 @@ enum blk_status bench_job(struct bench *b, enum row_work work, uint64_t row, boo
     if (changed != NULL)
         *changed = call.job.changed;
     return call.job.status;
+}
+
+struct row_report bench_scrub(struct bench *b, uint64_t row, bool repair, enum blk_status expected)
+{
+    struct job_call call = {.job = {.work = ROW_SCRUB, .repair = repair, .row = row, .done = job_over}};
+    volume_row_job(b->volume, &call.job);
+    cr_assert(testloop_run_until(b->t, &call.over));
+    cr_expect_eq(call.job.status, expected, "%s", blk_status_name(call.job.status));
+    return call.job.report;
 }

@@ -75,6 +75,8 @@ void bench_rebuild(struct bench *b, unsigned slot); /* a failed or absent one co
 void bench_online(struct bench *b, unsigned slot);
 void bench_synced(struct bench *b); /* all rows that are suspect are no more */
 enum blk_status bench_job(struct bench *b, enum row_work work, uint64_t row, bool *changed);
+struct row_report bench_scrub(struct bench *b, uint64_t row, bool repair, enum blk_status expected);
+uint64_t bench_chunk_off(struct bench *b, uint64_t row, unsigned role); /* where it begins on its disk */
 
 uint8_t *bench_chunk(struct bench *b, uint64_t row, unsigned role); /* its bytes on the disk */
 unsigned bench_slot(struct bench *b, uint64_t row, unsigned role);
