@@ -39,7 +39,7 @@ static unsigned draw_members(struct dice *dice, const struct shape *shape)
 
 static uint32_t draw_chunk(struct dice *dice)
 {
-    return UINT32_C(4096) << (dice_one_in(dice, 6) ? dice_below(dice, 8) : dice_range(dice, 2, 5));
+    return UINT32_C(4096) << (dice_one_in(dice, 8) ? dice_below(dice, 8) : dice_below(dice, 4));
 }
 
 static void draw_volume(struct sim *s, struct dice *dice, const struct shape *shape, unsigned index)
@@ -61,7 +61,7 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
         extent[i] = MIB;
     const char *wrong = layout_init(&v->layout, &spec->layout, extent);
     SIM_CHECK(s, wrong == NULL, "config: %s", wrong);
-    uint64_t rows = dice_one_in(dice, 3) ? v->layout.rows : dice_range(dice, 1, MIN(v->layout.rows, UINT64_C(8)));
+    uint64_t rows = dice_one_in(dice, 6) ? v->layout.rows : dice_range(dice, 1, MIN(v->layout.rows, UINT64_C(8)));
     spec->size = rows * v->layout.row_data;
     for (unsigned i = 0; i < ARRAY_LENGTH(v->hot); i++)
         v->hot[i] = dice_below(dice, rows);

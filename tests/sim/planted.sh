@@ -57,11 +57,11 @@ plant new-fork-not-drawn 5000 \
 plant rebuilding-member-read 500 \
     raid/member.h '/member_readable/,/^}/s/== MEMBER_ONLINE;/!= MEMBER_ABSENT \&\& sm_state(\&m->state) != MEMBER_FAILED;/'
 plant rmw-in-unsynced-rows 2000 \
-    raid/row_band.c 's/\.synced = op->row < op->volume->synced_rows/.synced = true/'
+    raid/row_band.c 's/\.synced = volume_region(op->volume, op->row) != REGION_SUSPECT/.synced = true/'
 plant no-dirty-mark 500 \
     raid/array_activity.c '/^static void make_dirty/,/^}/s/clean = false/clean = true/'
 plant no-resync-after-a-crash 500 \
-    raid/array.c '/^static void open_dirty/,/^}/s/\.synced_rows = 0;/.synced_rows += 0;/'
+    raid/region_map.c 's/state >= REGION_DIRTY ? REGION_SUSPECT :/state >= REGION_DIRTY ? REGION_CLEAN :/'
 plant fua-ignored 2000 \
     raid/row_io.c 's/\.flags = io->flags/.flags = 0/'
 plant flush-ignored 500 \
@@ -71,11 +71,11 @@ plant clean-before-flushed 5000 \
 plant active-before-flushed 20000 \
     raid/rebuild.c 's/array_flush_start(array, &array->rebuild.flush, pass_flushed);/(array->rebuild.flush.array = array, pass_flushed(\&array->rebuild.flush));/'
 plant rows-not-locked 500 \
-    raid/row_lock.c 's/if (holder->row != op->row)/if (holder != NULL)/'
+    raid/row_lock.c 's/if (holder != NULL) {/if (holder == op) {/'
 plant burst-not-frozen 5000 \
     raid/array_members.c 's/bool burst = no_answer(status) \&\&/bool burst = false \&\&/'
 plant unsynced-not-suspect 20000 \
-    raid/assembly.c 's/bool unsynced = volume->synced_rows < layout->rows;/bool unsynced = false;/'
+    raid/array.c 's/clean = array_maps_dirty(array) == 0;/clean = true;/'
 plant opened-without-flush 20000 \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
 plant row-believed-after-a-refusal 20000 \

@@ -111,6 +111,7 @@ struct sim {
 
     struct array *array; /* NULL: down */
     bool crashed, crash_power;
+    bool recovering;      /* from a crash, until the jobs after it are over, or a clean stop */
     uint64_t crash_in;    /* events; 0: none is due */
     unsigned crash_again; /* so many starts to come are cut off as well */
     bool doomed;          /* so much was pulled at once that errors are right until the next start */

@@ -94,6 +94,7 @@ void world_look(struct sim *s)
     if (s->array == NULL || s->crashed || peek_frozen(s->array))
         return;
     s->online = peek_slots(s->array, MEMBER_ONLINE);
+    s->recovering = s->recovering && !peek_jobs_idle(s->array);
     for (unsigned i = 0; i < s->config.volumes; i++)
         rows_look(s, i, false);
     for (unsigned slot = 0; slot < s->config.members; slot++)
@@ -151,9 +152,9 @@ static void note_members(struct sim *s)
 void world_cut(struct sim *s, bool power)
 {
     sim_trace(s, "-- %s", power ? "the power fails" : "the process is killed");
-    bool recovering = s->array == NULL || (s->result->crashes > 0 && !peek_jobs_idle(s->array));
     s->result->crashes++;
-    s->result->crashes_in_recovery += recovering;
+    s->result->crashes_in_recovery += s->recovering && (s->array == NULL || !peek_jobs_idle(s->array));
+    s->recovering = true;
     note_members(s);
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_crash(s->volumes[i].model, power);
@@ -211,6 +212,7 @@ bool world_stop(struct sim *s)
     }
     s->doomed = s->doomed && s->crashed;
     s->must_in &= ~s->trouble;
+    s->recovering = s->recovering && s->crashed;
     return clean && !s->crashed;
 }
 
@@ -473,7 +475,7 @@ void world_start_again(struct sim *s, struct dice *dice)
             world_bury(s);
         if (s->crash_again > 0) {
             s->crash_again--;
-            s->crash_in = 1 + dice_scale(dice, 4000);
+            s->crash_in = 1 + dice_scale(dice, 500);
             s->crash_power = dice_one_in(dice, 2);
         }
         if (dice_one_in(dice, 2))
