@@ -283,6 +283,7 @@ static void open_over(struct task *task)
     call->array = array;
     call_over(array->loop, call, 0);
     activity_rest(array);
+    scrub_opened(array);
     jobs_kick(array);
 }
 
@@ -365,6 +366,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     losses_init(array);
     activity_init(array, description->clean);
     jobs_init(array);
+    scrub_init(array);
     rebuild_init(array);
     int error = open_members(array, disks, call);
     for (unsigned i = 0; i < description->volumes_count && error == 0; i++)
@@ -414,6 +416,7 @@ static bool close_save(struct array *array)
     if (!array->marked_clean) {
         array->marked_clean = true;
         array->description.clean = array_maps_dirty(array) == 0;
+        scrub_save(array);
         array_commit(array, NULL);
         return false;
     }
@@ -471,6 +474,7 @@ void array_close(struct array *array, struct array_call *call)
     call->error = 0;
     call->array = NULL;
     activity_stop(array);
+    scrub_stop(array);
     jobs_stop(array);
     array_step(array);
 }

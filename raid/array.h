@@ -15,6 +15,7 @@
 #include "core/blkdev.h"
 #include "raid/assembly.h"
 #include "raid/superblock.h"
+#include "raid/volume.h"
 
 struct array;
 
@@ -91,6 +92,26 @@ void array_fail_member(struct array *array, unsigned slot, struct array_call *ca
 const char *array_take_back_disk(struct array *array, unsigned slot, char *why, size_t why_len);
 /* Put a disk (the failed one, or a blank one) into a slot that is failed or absent, and rebuild it. */
 void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
+
+/*
+ * Begin a scrub of a volume by hand (CHECK, REPAIR), in place of a patrol that is under way; or call off what is under
+ * way (NONE). The call is over when it is begun: it goes on for hours, also after a restart.
+ */
+void array_scrub(struct array *array, const char *volume, enum sb_scrub_mode mode, struct array_call *call);
+/* From now on a patrol begins by itself when the volume's last scrub is older than this; 0: never. */
+void array_scrub_interval(struct array *array, unsigned volume, uint64_t seconds);
+
+enum { SCRUB_FINDINGS = 32 };
+struct array_scrub_info {
+    struct sb_scrub scrub;
+    uint64_t interval_s;
+    uint64_t rows, corrected;  /* of the scrub that runs, or ran last, since the array was opened */
+    uint64_t findings_dropped; /* there were more than are kept */
+    unsigned findings_count;
+    struct row_finding findings[SCRUB_FINDINGS];
+};
+/* By index in the description. */
+void array_scrub_info(const struct array *array, unsigned volume, struct array_scrub_info *info);
 
 struct blkdev *array_volume(struct array *array, const char *name); /* NULL: no such volume */
 /* Of a volume's bytes, those that were ever written, and those whose redundancy a crash now would leave in doubt. */

@@ -8,7 +8,7 @@
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
  *   map_store.c       the region maps on the members
- *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c
+ *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
  * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
@@ -93,12 +93,22 @@ struct array_rebuild {
     struct commit_wait wait;
 };
 
+/* What is remembered of the volume's scrub beside the description: raid/scrub.c. */
+struct array_scrub {
+    uint64_t interval_s; /* of patrols; 0: none */
+    uint64_t saved_ns;   /* when the position was last brought to disk */
+    uint64_t rows, corrected, dropped;
+    unsigned count;
+    struct row_finding findings[SCRUB_FINDINGS];
+};
+
 struct array_volume {
     struct layout layout;
     struct volume *volume;
     struct map_store *map; /* NULL without redundancy */
     bool published;        /* on disk: array_volume() finds it */
     struct job jobs[JOB_KINDS];
+    struct array_scrub scrub;
 };
 
 enum array_state { ARRAY_OPENING, ARRAY_RUNNING, ARRAY_CLOSING };
@@ -117,6 +127,7 @@ struct array {
     struct array_losses losses;
     struct array_jobs jobs;
     struct array_rebuild rebuild;
+    struct timer scrub_timer;    /* the next look at the calendar */
     struct array_online *online; /* the disk that is being brought in, or NULL */
     struct array_call *call;     /* of open or close */
     unsigned calls;              /* of others, not over */

@@ -19,6 +19,8 @@
 static const struct job_kind *const kinds[JOB_KINDS] = {
     [JOB_REBUILD] = &rebuild_kind,
     [JOB_RESYNC] = &resync_kind,
+    [JOB_SCRUB] = &scrub_kind,
+    [JOB_PATROL] = &patrol_kind,
 };
 
 static const struct sm_state jobs_states[] = {
@@ -273,6 +275,8 @@ static void row_issue(struct array *array)
     row->started_ns = loop_now_ns(array->loop);
     row->changes = jobs->changes;
     row->work = (struct row_job){.work = kind_now(array)->work, .row = jobs->next_row++, .done = row_done};
+    if (kind_now(array)->row_begin != NULL)
+        kind_now(array)->row_begin(array, jobs->volume, &row->work);
     jobs->in_flight++;
     volume_row_job(array->volumes[jobs->volume].volume, &row->work);
 }

@@ -28,8 +28,8 @@ struct array;
 struct array_job_info;
 
 /* Heaviest first. */
-enum job_kind_id { JOB_REBUILD, JOB_RESYNC };
-enum { JOB_KINDS = 2, JOB_WINDOW_MAX = 32 };
+enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_SCRUB, JOB_PATROL };
+enum { JOB_KINDS = 4, JOB_WINDOW_MAX = 32 };
 
 struct job_kind {
     const char *name;
@@ -49,13 +49,15 @@ struct job_kind {
      * called when that is over.
      */
     bool (*prepare)(struct array *);
+    /* What else is to be known of a row's work before it begins. */
+    void (*row_begin)(const struct array *, unsigned volume, struct row_job *);
     /* A row is done, as far as it can be (BLK_OK or BLK_MEDIA). */
     void (*row_done)(struct array *, unsigned volume, const struct row_job *);
     /* All rows are done. job->position is the end; a kind that may be wanted again sets it back. */
     void (*end)(struct array *, unsigned volume);
 };
 
-extern const struct job_kind rebuild_kind, resync_kind;
+extern const struct job_kind rebuild_kind, resync_kind, scrub_kind, patrol_kind;
 
 /* One kind on one volume: array->volumes[volume].jobs[kind]. */
 struct job {
@@ -112,6 +114,15 @@ struct job *job_of(struct array *array, unsigned volume, enum job_kind_id kind);
 /* Bytes of the members that one row covers. */
 uint64_t job_row_bytes(const struct array *array, unsigned volume);
 const struct region_map *job_map(const struct array *array, unsigned volume);
+
+/* --- scrub.c, for the array --- */
+void scrub_init(struct array *array);
+/* The array runs: what was under way goes on. */
+void scrub_opened(struct array *array);
+/* Positions into the description, before its last generation. */
+void scrub_save(struct array *array);
+/* Nothing begins by the calendar any more. */
+void scrub_stop(struct array *array);
 
 /* --- rebuild.c, for the array --- */
 void rebuild_init(struct array *array);

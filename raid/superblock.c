@@ -193,3 +193,9 @@ const char *sb_member_state_name(enum sb_member_state state)
     static const char *const names[] = {"active", "rebuilding", "failed", "absent"};
     return (unsigned)state < ARRAY_LENGTH(names) ? names[state] : "unknown";
 }
+
+const char *sb_scrub_mode_name(enum sb_scrub_mode mode)
+{
+    static const char *const names[] = {"none", "check", "repair", "patrol"};
+    return (unsigned)mode < ARRAY_LENGTH(names) ? names[mode] : "unknown";
+}

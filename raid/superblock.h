@@ -38,6 +38,22 @@ struct sb_member {
 
 enum sb_consistency { SB_RESYNC, SB_BITMAP, SB_PPL, SB_JOURNAL };
 
+/* What a scrub found, in blocks of 512 bytes of a chunk: raid/row_scrub.c. */
+struct sb_scrub_result {
+    uint64_t mismatched, repaired, rewritten, unreadable;
+};
+
+enum sb_scrub_mode { SB_SCRUB_NONE, SB_SCRUB_CHECK, SB_SCRUB_REPAIR, SB_SCRUB_PATROL };
+
+struct sb_scrub {
+    enum sb_scrub_mode mode;    /* under way */
+    uint64_t row;               /* the rows below it are done */
+    struct sb_scrub_result now; /* so far */
+    uint64_t finished_s;        /* the last one that came to its end, seconds since 1970; 0: none did */
+    enum sb_scrub_mode last_mode;
+    struct sb_scrub_result last;
+};
+
 struct sb_volume {
     struct uuid uuid;
     char name[SB_NAME_SIZE];
@@ -51,6 +67,7 @@ struct sb_volume {
     /* With redundancy, else 0: its region map, one entry a row. */
     uint64_t map_block; /* where in the map area it begins, in pairs of blocks */
     bool unmapped;      /* the map is not on the members yet: no row was ever written */
+    struct sb_scrub scrub;
 };
 
 /*
@@ -130,5 +147,6 @@ uint64_t superblock_map_blocks_of(const struct layout *layout);
 uint64_t superblock_tail(uint64_t member_bytes);
 
 const char *sb_member_state_name(enum sb_member_state state);
+const char *sb_scrub_mode_name(enum sb_scrub_mode mode);
 
 #endif

@@ -128,6 +128,21 @@ bool superblock_layout(const struct sb_array *array, const struct sb_volume *vol
     return layout_init(layout, &volume->spec, extent) == NULL;
 }
 
+static const char *scrub_check(const struct sb_scrub *scrub, const struct layout *layout)
+{
+    const uint64_t counts[] = {scrub->finished_s,    scrub->now.mismatched, scrub->now.repaired,
+                               scrub->now.rewritten, scrub->now.unreadable, scrub->last.mismatched,
+                               scrub->last.repaired, scrub->last.rewritten, scrub->last.unreadable};
+    for (unsigned i = 0; i < ARRAY_LENGTH(counts); i++)
+        if (counts[i] > INT64_MAX)
+            return "a volume's scrub has a number that is too large";
+    if ((unsigned)scrub->mode > SB_SCRUB_PATROL || (unsigned)scrub->last_mode > SB_SCRUB_PATROL)
+        return "a volume's scrub is of an unknown kind";
+    if (scrub->row > layout->rows || (scrub->mode != SB_SCRUB_NONE && layout->redundancy == 0))
+        return "a volume's scrub is where it cannot be";
+    return NULL;
+}
+
 static const char *volume_place_check(const struct sb_array *a, const struct sb_volume *v)
 {
     if (v->start % MIB != 0 || v->extent % MIB != 0)
@@ -160,6 +175,8 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
         return "a volume has a layout that cannot be";
     if (v->size == 0 || v->size % v->logical_block != 0 || v->size > layout.rows * layout.row_data)
         return "a volume's size is not what its extent can hold";
+    if ((why = scrub_check(&v->scrub, &layout)) != NULL)
+        return why;
     uint64_t blocks = superblock_map_blocks_of(&layout), room = superblock_map_blocks(a);
     *map_blocks = blocks;
     if (blocks > room || v->map_block > room - blocks)

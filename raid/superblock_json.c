@@ -52,6 +52,11 @@ static const char *state_word(unsigned value)
     return sb_member_state_name((enum sb_member_state)value);
 }
 
+static const char *scrub_word(unsigned value)
+{
+    return sb_scrub_mode_name((enum sb_scrub_mode)value);
+}
+
 static const char *consistency_word(unsigned value)
 {
     static const char *const names[] = {"resync", "bitmap", "ppl", "journal"};
@@ -62,6 +67,7 @@ static const struct words level_words = {level_word, RAID_LEVEL_COUNT};
 static const struct words rotation_words = {rotation_word, ROTATE_RIGHT_SYMMETRIC + 1};
 static const struct words state_words = {state_word, SB_ABSENT + 1};
 static const struct words consistency_words = {consistency_word, SB_JOURNAL + 1};
+static const struct words scrub_words = {scrub_word, SB_SCRUB_PATROL + 1};
 
 /* Sums and products of sizes stay within 64 bits: at most 64 PiB a member, 64 members. */
 #define BYTES_MAX  (1ull << 56)
@@ -141,6 +147,18 @@ static const struct field volume_fields[] = {
     WORD(sb_volume, consistency, "consistency", consistency_words),
     NUMBER(sb_volume, map_block, "map_block", NUMBER_MAX),
     BOOL(sb_volume, unmapped, "unmapped", true),
+    WORD(sb_volume, scrub.mode, "scrub", scrub_words),
+    NUMBER(sb_volume, scrub.row, "scrub_row", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.now.mismatched, "scrub_mismatched", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.now.repaired, "scrub_repaired", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.now.rewritten, "scrub_rewritten", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.now.unreadable, "scrub_unreadable", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.finished_s, "scrubbed", NUMBER_MAX),
+    WORD(sb_volume, scrub.last_mode, "scrubbed_mode", scrub_words),
+    NUMBER(sb_volume, scrub.last.mismatched, "scrubbed_mismatched", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.last.repaired, "scrubbed_repaired", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.last.rewritten, "scrubbed_rewritten", NUMBER_MAX),
+    NUMBER(sb_volume, scrub.last.unreadable, "scrubbed_unreadable", NUMBER_MAX),
 };
 
 #define LIST(member, key, type, min, fields)                                                                           \

@@ -148,6 +148,13 @@ bool rig_fail(struct rig *rig, unsigned slot)
     return call_wait(rig, &call);
 }
 
+bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode)
+{
+    struct rig_call call = rig_call();
+    array_scrub(rig->array, volume, mode, &call.call);
+    return call_wait(rig, &call);
+}
+
 bool rig_online(struct rig *rig, unsigned slot)
 {
     struct rig_call call = rig_call();

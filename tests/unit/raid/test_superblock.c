@@ -19,7 +19,9 @@ static struct sb_label typical(void)
     struct sb_array array;
     label_make_array(&array, 6, 1 * GIB);
     label_add_volume(&array, RAID_6, 100 * MIB);
-    label_add_volume(&array, RAID_50, 64 * MIB)->consistency = SB_PPL;
+    struct sb_volume *scrubbed = label_add_volume(&array, RAID_50, 64 * MIB);
+    scrubbed->consistency = SB_PPL;
+    scrubbed->scrub = (struct sb_scrub){SB_SCRUB_REPAIR, 5, {6, 7, 8, 9}, 10, SB_SCRUB_CHECK, {11, 12, 13, 14}};
     label_add_volume(&array, RAID_0, 10 * MIB)->logical_block = 4096;
     label_add_volume(&array, RAID_JBOD, 10 * MIB)->slot = 5;
     array.members[4].state = SB_FAILED;
@@ -48,6 +50,8 @@ static struct sb_label largest(void)
         memset(v->name, '"', sizeof v->name - 1);
         v->name[0] = (char)('0' + i);
         v->consistency = SB_JOURNAL;
+        struct sb_scrub_result most = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+        v->scrub = (struct sb_scrub){SB_SCRUB_PATROL, 1, most, INT64_MAX, SB_SCRUB_PATROL, most};
     }
     array.volumes[SB_VOLUMES_MAX - 1].name[0] = 'x';
     array.volumes['\\' - '0'].name[0] = 'y';
@@ -114,6 +118,7 @@ Test(superblock, what_is_written_reads_back)
         cr_expect(v->spec.copies == w->spec.copies && v->spec.chunk == w->spec.chunk, "volume %u", i);
         cr_expect(v->start == w->start && v->extent == w->extent && v->size == w->size, "volume %u", i);
         cr_expect(v->logical_block == w->logical_block && v->slot == w->slot, "volume %u", i);
+        cr_expect_eq(memcmp(&v->scrub, &w->scrub, sizeof v->scrub), 0, "volume %u", i);
         cr_expect(v->consistency == w->consistency && v->map_block == w->map_block && v->unmapped == w->unmapped,
                   "volume %u", i);
     }
