@@ -111,6 +111,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     if (live_listeners_probe(a, a->config, why, why_len) < 0)
         return -1;
     live_arrays_start(a, a->config, &options);
+    live_patrols(a, a->config);
     live_serve(a, a->config, NULL, NULL);
     return live_listeners_open(a, a->config, why, why_len);
 }
@@ -211,6 +212,12 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+static bool ends(const char *text, const char *with)
+{
+    size_t len = strlen(text), with_len = strlen(with);
+    return len >= with_len && strcmp(text + len - with_len, with) == 0;
+}
+
 /* What became of it: all of what differs is told, so that nobody believes something was taken over that was not. */
 static void tell_difference(void *data, const char *path, enum config_change change)
 {
@@ -218,7 +225,7 @@ static void tell_difference(void *data, const char *path, enum config_change cha
     bool service = begins(path, "nbd.exports ") || begins(path, "iscsi.targets ");
     if (service && change == CONFIG_ADDED)
         return; /* tell_service() has told it */
-    if (strcmp(path, "daemon.drain") == 0)
+    if (strcmp(path, "daemon.drain") == 0 || (begins(path, "arrays ") && ends(path, ".scrub")))
         append_text(r->taken, "%s", path);
     else if (begins(path, "arrays ") && change == CONFIG_ADDED)
         append_text(r->refused, "%s is new; a reload creates nothing: use corbelctl apply", path);
@@ -252,6 +259,7 @@ json_t *appliance_reload(struct appliance *a)
     }
     struct reload reload = {taken, refused};
     live_serve(a, config, tell_service, &reload);
+    live_patrols(a, config);
     config_compare(a->config, config, tell_difference, &reload);
     config_free(a->config);
     a->config = config;

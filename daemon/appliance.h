@@ -50,6 +50,10 @@ json_t *appliance_apply(struct appliance *appliance, const struct apply_options 
 const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
 const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
 
+/* Begin a scrub of "array/volume", or call it off. NULL, or what went wrong (valid until the next call). */
+enum appliance_scrub { APPLIANCE_CHECK, APPLIANCE_REPAIR, APPLIANCE_SCRUB_STOP };
+const char *appliance_volume_scrub(struct appliance *appliance, const char *volume, enum appliance_scrub what);
+
 /*
  * Did every data reactor answer since the last call? On the control reactor's thread, now and then: for the watchdog,
  * so that a stuck one does not look alive. The first call says yes.

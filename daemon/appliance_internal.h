@@ -93,6 +93,12 @@ struct blkdev *live_volume_find(struct appliance *a, const char *reference, stru
 /* Spec of a config's array for raid/, without devices. */
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec);
 
+/* --- appliance_scrub.c --- */
+
+/* How often the volumes of all arrays are scrubbed, as the config says. */
+void live_patrols(struct appliance *a, const struct config *config);
+json_t *scrub_json(const struct array_scrub_info *info);
+
 /* --- appliance_serve.c --- */
 
 /*

@@ -326,6 +326,7 @@ static void carry_out(struct plan *p)
             add_missing_volumes(p, array);
         }
     }
+    live_patrols(p->a, p->config);
     live_serve(p->a, p->config, NULL, NULL);
 }
 

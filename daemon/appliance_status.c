@@ -14,6 +14,7 @@ struct info_call {
     struct sb_array description;
     struct blk_counters counters[SB_VOLUMES_MAX];
     struct array_usage usage[SB_VOLUMES_MAX];
+    struct array_scrub_info scrub[SB_VOLUMES_MAX];
     bool volume_there[SB_VOLUMES_MAX];
 };
 
@@ -29,6 +30,7 @@ static void run_info(struct sync_call *call)
             c->counters[i] = dev->counters;
         if (dev != NULL)
             c->usage[i] = array_usage(c->live->array, i);
+        array_scrub_info(c->live->array, i, &c->scrub[i]);
     }
     sync_finish(call);
 }
@@ -43,17 +45,18 @@ static json_t *member_json(const struct live_disk *disk, const struct array_memb
 }
 
 static json_t *volume_json(const struct sb_volume *volume, const struct blk_counters *counters,
-                           const struct array_usage *usage)
+                           const struct array_usage *usage, const struct array_scrub_info *scrub)
 {
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&volume->uuid, uuid);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", volume->name, "uuid", uuid,
-                     "level", raid_level_name(volume->spec.level), "size_bytes", (json_int_t)volume->size,
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", volume->name, "uuid",
+                     uuid, "level", raid_level_name(volume->spec.level), "size_bytes", (json_int_t)volume->size,
                      "chunk_bytes", (json_int_t)volume->spec.chunk, "logical_block_bytes",
                      (json_int_t)volume->logical_block, "read_requests", (json_int_t)counters->requests[BLK_READ],
                      "write_requests", (json_int_t)counters->requests[BLK_WRITE], "read_bytes",
                      (json_int_t)counters->bytes[BLK_READ], "written_bytes", (json_int_t)counters->bytes[BLK_WRITE],
-                     "used_bytes", (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes);
+                     "used_bytes", (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes,
+                     "scrub", scrub_json(scrub));
 }
 
 static json_t *job_json(const struct array_job_info *job)
@@ -83,7 +86,8 @@ static json_t *array_json(struct live_array *live)
         json_array_append_new(members, member_json(&live->disks[i], &c->info.members[i], i));
     for (unsigned i = 0; i < c->description.volumes_count; i++)
         if (c->volume_there[i])
-            json_array_append_new(volumes, volume_json(&c->description.volumes[i], &c->counters[i], &c->usage[i]));
+            json_array_append_new(volumes,
+                                  volume_json(&c->description.volumes[i], &c->counters[i], &c->usage[i], &c->scrub[i]));
     for (unsigned i = 0; i < c->info.jobs_count; i++)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
     char uuid[UUID_TEXT_SIZE];

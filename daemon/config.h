@@ -47,7 +47,7 @@ struct config_volume {
 
 struct config_array {
     unsigned line;
-    struct config_text name;
+    struct config_text name, scrub;
     struct config_strings disks;
     struct config_list volumes; /* struct config_volume */
 };
@@ -135,6 +135,9 @@ const struct config_volume *config_find_volume(const struct config *config, cons
 enum config_change { CONFIG_CHANGED, CONFIG_ADDED, CONFIG_REMOVED };
 typedef void (*config_difference)(void *data, const char *path, enum config_change change);
 void config_compare(const struct config *old, const struct config *new, config_difference differs, void *data);
+
+/* "weekly", "monthly", "off" (0) or a number of days, in seconds. False: it is none of these. */
+bool config_scrub_interval(const char *text, uint64_t *seconds);
 
 /* The layout an array's volume asks for. */
 struct layout_spec config_volume_layout(const struct config_array *array, const struct config_volume *volume);

@@ -93,9 +93,32 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
                (unsigned)volume->slot, array->disks.count);
 }
 
+bool config_scrub_interval(const char *text, uint64_t *seconds)
+{
+    enum { DAY_S = 86400, DAYS_MAX = 3650 };
+    static const struct {
+        const char *word;
+        unsigned days;
+    } words[] = {{"off", 0}, {"weekly", 7}, {"monthly", 30}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(words); i++)
+        if (strcmp(text, words[i].word) == 0) {
+            *seconds = (uint64_t)words[i].days * DAY_S;
+            return true;
+        }
+    char *end;
+    unsigned long days = isdigit((unsigned char)*text) ? strtoul(text, &end, 10) : 0;
+    *seconds = (uint64_t)days * DAY_S;
+    return days > 0 && days <= DAYS_MAX && *end == '\0';
+}
+
 static void check_array(struct checker *c, const struct config_array *array)
 {
+    uint64_t seconds;
     check_name(c, &array->name, "name");
+    if (!config_scrub_interval(array->scrub.text, &seconds))
+        report(c, array->scrub.line, "scrub",
+               "array \"%s\": \"%s\" is neither weekly, monthly, off nor a number of days from 1 to 3650",
+               array->name.text, array->scrub.text);
     if (array->disks.count == 0 || array->disks.count > RAID_MEMBERS_MAX)
         report(c, array->line, "disks", "array \"%s\": 1 to %d disks, not %u", array->name.text, RAID_MEMBERS_MAX,
                array->disks.count);

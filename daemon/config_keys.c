@@ -46,6 +46,9 @@ static const struct config_key array_keys[] = {
     KEY(config_array, name, KEY_TEXT, NULL, "Name of the array."),
     KEY(config_array, disks, KEY_STRINGS, NULL,
         "Its disks in slot order: block devices (best by /dev/disk/by-id) or files."),
+    KEY(config_array, scrub, KEY_TEXT, "monthly",
+        "How old the last scrub of a volume may become before a patrol begins: weekly, monthly, a number of days, or "
+        "off."),
     KEY_SUB(config_array, volumes, KEY_GROUPS, &volume_group, "What is cut from it."),
 };
 static const struct config_group array_group = GROUP(array_keys, struct config_array);

@@ -107,6 +107,23 @@ static void do_disk_online(struct exchange *x)
     disk_action(x, true);
 }
 
+static void do_volume_scrub(struct exchange *x)
+{
+    const char *volume = json_string_value(json_object_get(x->body, "volume"));
+    enum appliance_scrub what = body_flag(x->body, "stop")     ? APPLIANCE_SCRUB_STOP
+                                : body_flag(x->body, "repair") ? APPLIANCE_REPAIR
+                                                               : APPLIANCE_CHECK;
+    if (volume == NULL) {
+        answer_error(x, 400, "the body must be {\"volume\": \"ARRAY/VOLUME\"}");
+        return;
+    }
+    const char *wrong = appliance_volume_scrub(x->control->appliance, volume, what);
+    if (wrong != NULL)
+        answer_error(x, 409, wrong);
+    else
+        x->answer = json_pack("{s:s, s:b}", "volume", volume, "scrubbing", what != APPLIANCE_SCRUB_STOP);
+}
+
 struct route {
     enum evhttp_cmd_type method;
     const char *path;
@@ -114,11 +131,9 @@ struct route {
 };
 
 static const struct route routes[] = {
-    {EVHTTP_REQ_GET, "/api/v1/status", do_status},
-    {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
-    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
-    {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail},
-    {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
+    {EVHTTP_REQ_GET, "/api/v1/status", do_status},         {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
+    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},        {EVHTTP_REQ_POST, "/api/v1/volumes/scrub", do_volume_scrub},
+    {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail}, {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
 };
 
 /* --- the way there and back --- */

@@ -21,7 +21,7 @@ enum { EXIT_DONE, EXIT_REFUSED, EXIT_USAGE, EXIT_CONFIRM, EXIT_NO_DAEMON, EXIT_D
 
 struct arguments {
     const char *socket;
-    bool json, dry_run, yes, force;
+    bool json, dry_run, yes, force, repair;
     char **words;
     int count; /* of the words behind the command, once it is found */
 };
@@ -151,6 +151,51 @@ static int act(const struct arguments *a, const char *path, json_t *body, const 
         printf("%s\n", done);
     json_decref(answer);
     return code >= 400 ? EXIT_REFUSED : EXIT_DONE;
+}
+
+static int run_volume_scrub(const struct arguments *a)
+{
+    return act(a, "/api/v1/volumes/scrub", json_pack("{s:s, s:b}", "volume", a->words[0], "repair", a->repair),
+               "the scrub has begun: see corbelctl status, and corbelctl volume scrub-show for what it finds");
+}
+
+static int run_volume_scrub_stop(const struct arguments *a)
+{
+    return act(a, "/api/v1/volumes/scrub", json_pack("{s:s, s:b}", "volume", a->words[0], "stop", true), "called off");
+}
+
+/* The volume of that name ("array/volume") in a status, or NULL. */
+static json_t *find_volume(const json_t *status, const char *name)
+{
+    size_t i, j;
+    json_t *array, *volume;
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        const char *prefix = json_string_value(json_object_get(array, "name"));
+        size_t len = strlen(prefix);
+        json_array_foreach(json_object_get(array, "volumes"), j,
+                           volume) if (strncmp(name, prefix, len) == 0 && name[len] == '/' &&
+                                       strcmp(name + len + 1, json_string_value(json_object_get(volume, "name"))) ==
+                                           0) return volume;
+    }
+    return NULL;
+}
+
+static int run_volume_scrub_show(const struct arguments *a)
+{
+    json_t *status = ask_or_give_up(a, "/api/v1/status", NULL);
+    if (status == NULL)
+        return EXIT_NO_DAEMON;
+    const json_t *volume = find_volume(status, a->words[0]), *scrub = json_object_get(volume, "scrub");
+    if (volume == NULL)
+        fprintf(stderr, "corbelctl: %s is no volume of a running array; give ARRAY/VOLUME\n", a->words[0]);
+    else if (a->json)
+        print_json(scrub);
+    else
+        print_scrub(scrub);
+    int result = volume != NULL ? EXIT_DONE : EXIT_REFUSED;
+    json_decref(status);
+    return result;
 }
 
 static int run_disk_fail(const struct arguments *a)
@@ -301,6 +346,10 @@ static const struct command commands[] = {
     {"reload", NULL, 0, run_reload, "reload", "take over what is safe from the config"},
     {"array", "list", 0, run_array_list, "array list", "arrays and their states"},
     {"volume", "list", 0, run_volume_list, "volume list", "volumes, levels, sizes"},
+    {"volume", "scrub", 1, run_volume_scrub, "volume scrub VOLUME [--repair]",
+     "compare all that is stored with its redundancy"},
+    {"volume", "scrub-stop", 1, run_volume_scrub_stop, "volume scrub-stop VOLUME", "call it off"},
+    {"volume", "scrub-show", 1, run_volume_scrub_show, "volume scrub-show VOLUME", "what it found, and where"},
     {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
     {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
     {"disk", "online", 1, run_disk_online, "disk online DISK [--force]",
@@ -315,17 +364,22 @@ static void print_usage(FILE *out)
     for (unsigned i = 0; i < ARRAY_LENGTH(commands); i++)
         fprintf(out, "  %-40s %s\n", commands[i].usage, commands[i].help);
     fprintf(out,
-            "\nDISK is a path as in the config, or ARRAY/SLOT.\n"
+            "\nDISK is a path as in the config, or ARRAY/SLOT; VOLUME is ARRAY/VOLUME.\n"
             "Exit status: 0 done, 1 refused, 2 wrong arguments, 3 not confirmed, 4 no daemon, 5 degraded, 6 failed.\n");
 }
 
 static bool parse_options(int argc, char **argv, struct arguments *a)
 {
     static const struct option options[] = {
-        {"socket", required_argument, NULL, 's'}, {"json", no_argument, NULL, 'j'},
-        {"dry-run", no_argument, NULL, 'n'},      {"yes", no_argument, NULL, 'y'},
-        {"force", no_argument, NULL, 'f'},        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0},
+        {"socket", required_argument, NULL, 's'},
+        {"json", no_argument, NULL, 'j'},
+        {"dry-run", no_argument, NULL, 'n'},
+        {"yes", no_argument, NULL, 'y'},
+        {"force", no_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},
+        {"repair", no_argument, NULL, 'r'},
+        {NULL, 0, NULL, 0},
     };
     int option;
     while ((option = getopt_long(argc, argv, "s:jnyh", options, NULL)) != -1) {
@@ -339,6 +393,8 @@ static bool parse_options(int argc, char **argv, struct arguments *a)
             a->yes = true;
         else if (option == 'f')
             a->force = true;
+        else if (option == 'r')
+            a->repair = true;
         else if (option == 'v')
             exit(printf("corbelctl %s\n", CORBEL_VERSION) > 0 ? EXIT_DONE : EXIT_REFUSED);
         else if (option == 'h')

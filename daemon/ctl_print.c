@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/units.h"
 
@@ -93,6 +94,46 @@ static void print_jobs(const json_t *array)
             printf(", %s/s, %s left", speed, left);
         printf("\n");
     }
+}
+
+static void print_blocks(const json_t *result)
+{
+    printf("%" PRIu64 " blocks of 512 bytes differ, %" PRIu64 " repaired, %" PRIu64
+           " with redundancy rewritten, %" PRIu64 " unreadable\n",
+           number(result, "mismatched_blocks"), number(result, "repaired_blocks"), number(result, "rewritten_blocks"),
+           number(result, "unreadable_blocks"));
+}
+
+void print_scrub(const json_t *scrub)
+{
+    size_t i;
+    const json_t *running = json_object_get(scrub, "running"), *last = json_object_get(scrub, "last");
+    json_t *f;
+    if (last != NULL) {
+        char date[32];
+        time_t finished = (time_t)number(last, "finished");
+        struct tm tm;
+        strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", localtime_r(&finished, &tm));
+        printf("last: %s, ended %s: ", text(last, "mode"), date);
+        print_blocks(last);
+    } else {
+        printf("last: never\n");
+    }
+    if (running != NULL) {
+        printf("now: %s, so far: ", text(running, "mode"));
+        print_blocks(running);
+    }
+    json_array_foreach(json_object_get(scrub, "findings"), i, f)
+    {
+        printf("  bytes %" PRIu64 " to %" PRIu64 ": %s", number(f, "volume_offset"),
+               number(f, "volume_offset") + number(f, "volume_bytes") - 1, text(f, "found"));
+        if (json_object_get(f, "slot") != NULL)
+            printf(" in slot %" PRIu64 " at %" PRIu64 ", %" PRIu64 " bytes", number(f, "slot"),
+                   number(f, "disk_offset"), number(f, "disk_bytes"));
+        printf(": %s\n", text(f, "remedy"));
+    }
+    if (number(scrub, "findings_not_shown") > 0)
+        printf("  and %" PRIu64 " more\n", number(scrub, "findings_not_shown"));
 }
 
 static void print_services(const json_t *status)

@@ -8,6 +8,8 @@ void print_status(const json_t *status);
 void print_arrays(const json_t *status);
 void print_volumes(const json_t *status);
 void print_disks(const json_t *status);
+/* A volume's scrub: results, and findings. */
+void print_scrub(const json_t *scrub);
 /* The steps of a plan, refused ones with their reason. */
 void print_plan(const json_t *result);
 /* What a reload took over, what it did not, and the config's mistakes (to standard error). */
