@@ -108,6 +108,12 @@ static void serve(struct memdisk *disk, struct blk_req *req)
         pages_copy_out(disk->bytes + req->off, req->pages, page_off, req->len);
         break;
     case BLK_DISCARD:
+        if (disk->discards_into_garbage) {
+            test_fill(disk->bytes + req->off, req->len, req->off + 1);
+            break;
+        }
+        memset(disk->bytes + req->off, 0, req->len);
+        break;
     case BLK_WRITE_ZEROES:
         memset(disk->bytes + req->off, 0, req->len);
         break;

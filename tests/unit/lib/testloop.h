@@ -31,6 +31,7 @@ struct memdisk {
     struct blkdev dev;
     uint8_t *bytes;
     uint64_t latency_ns;
+    bool discards_into_garbage;            /* what was discarded does not read as zeroes */
     bool power_cut;                        /* what is not completed by now never happened, and is answered BLK_GONE */
     uint64_t reads, writes, flushes, fuas; /* requests so far */
     struct memdisk_slot *slots;
