@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every file and function that the documents name exists: links [text](path), and `path:function`.
+# Every file, function and unit test that the documents name exists: links [text](path), `path:function`, `suite::test`.
 set -eu
 cd "$(dirname "$0")/../.."
 bad=0
@@ -17,6 +17,9 @@ for doc in README.md CONTRIBUTING.md docs/*.md; do
             echo "$doc: $file has no function $function"
             bad=1
         fi
+    done
+    for test in $(grep -oE '`[a-z_0-9]+::[a-z_0-9]+`' "$doc" | tr -d '`' | sort -u); do
+        grep -qE "^Test\\(${test%%::*}, ${test#*::}[,)]" tests/unit/*/test_*.c || { echo "$doc: no such test: $test"; bad=1; }
     done
 done
 # The keys of the config are the same in the table, the example and the manual.
