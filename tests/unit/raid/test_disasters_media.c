@@ -209,3 +209,46 @@ Test(disasters, looking_at_an_array_asks_no_disk)
     cr_expect_eq(rig->t->loop.now_ns, now_ns);
     scene_destroy(scene);
 }
+
+/* 12: a check beside the requests of an iSCSI target crashed, and the machine could not be stopped. */
+Test(disasters, scrubs_beside_requests_find_nothing_and_a_stop_in_the_middle_is_bounded)
+{
+    static const enum raid_level levels[] = {RAID_1, RAID_10, RAID_5, RAID_6};
+    for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
+        const char *name = raid_level_name(levels[i]);
+        struct scene *scene = written_array(4, levels[i], MIB);
+        struct rig *rig = scene->rig;
+        struct array_scrub_info info;
+        uint64_t dice = 12 + i;
+        uint8_t *want = malloc(MIB), *have = malloc(MIB);
+        test_fill(want, MIB, 1);
+        for (unsigned round = 0; round < 40; round++) {
+            struct rig_write writes[6] = {0};
+            (void)rig_scrub(rig, "v", round % 2 == 0 ? SB_SCRUB_CHECK : SB_SCRUB_REPAIR); /* or the last one goes on */
+            for (unsigned j = 0; j < 6; j++) {
+                uint64_t off = (j * 40 + test_random(&dice) % 32) * 4096, len = 4096 * (1 + test_random(&dice) % 8);
+                rig_write_start(rig, &writes[j], "v", off, len, 100 + round * 8 + j);
+                test_fill(want + off, len, 100 + round * 8 + j);
+                rig_wait(rig, test_random(&dice) % (MILLISECOND / 4));
+            }
+            for (unsigned j = 0; j < 6; j++)
+                cr_assert(testloop_run_until(rig->t, &writes[j].over) && writes[j].req.status == BLK_OK, "%s", name);
+            array_scrub_info(rig->array, 0, &info);
+            cr_expect_eq(info.findings_count, 0, "%s round %u", name, round);
+            if (round % 5 != 4)
+                continue;
+            uint64_t start_ns = rig->t->loop.now_ns;
+            cr_assert(rig_close(rig), "%s: %s", name, rig->message);
+            cr_expect_lt(rig->t->loop.now_ns - start_ns, SECOND, "%s: the stop", name);
+            cr_assert(scene_start(scene, 0xf), "%s: %s", name, rig->assembly.reason);
+        }
+        rig_settle(rig);
+        cr_expect_eq(test_io(rig->t, array_volume(rig->array, "v"), BLK_READ, 0, 0, have, MIB), BLK_OK);
+        cr_expect_arr_eq(want, have, MIB, "%s", name);
+        array_scrub_info(rig->array, 0, &info);
+        cr_expect_eq(info.findings_count, 0, "%s", name);
+        free(want);
+        free(have);
+        scene_destroy(scene);
+    }
+}

@@ -25,10 +25,10 @@ static const struct shape {
     unsigned disks, bears;
 } shapes[] = {{RAID_1, 2, 1}, {RAID_1, 3, 2}, {RAID_10, 4, 1}, {RAID_5, 4, 1}, {RAID_6, 5, 2}};
 
-enum state { IDLE, FRESH, RESYNC, REBUILD, DEGRADED, TWICE, LOSING, FROZEN, CLOSING, STATES };
-static const char *const state_names[STATES] = {"idle",          "never written", "resynchronising",
-                                                "rebuilding",    "degraded",      "degraded by two",
-                                                "losing a disk", "frozen",        "closing"};
+enum state { IDLE, FRESH, RESYNC, SCRUB, REBUILD, DEGRADED, TWICE, LOSING, FROZEN, CLOSING, STATES };
+static const char *const state_names[STATES] = {"idle",       "never written", "resynchronising", "scrubbing",
+                                                "rebuilding", "degraded",      "degraded by two", "losing a disk",
+                                                "frozen",     "closing"};
 
 enum command {
     READ,
@@ -43,25 +43,29 @@ enum command {
     BRING_BLANK,
     TAKE_BACK,
     ADD,
+    SCRUB_BEGIN,
+    SCRUB_END,
     INFO,
     STOP,
     KILL,
     COMMANDS
 };
 static const char *const command_names[COMMANDS] = {
-    "read",       "write",    "write of rows", "write, FUA",     "flush",   "discard", "write-zeroes", "take out",
-    "bring back", "bring in", "take back",     "another volume", "look at", "stop",    "kill"};
+    "read",         "write",      "write of rows", "write, FUA", "flush",     "discard",
+    "write-zeroes", "take out",   "bring back",    "bring in",   "take back", "another volume",
+    "scrub",        "stop scrub", "look at",       "stop",       "kill"};
 
 /*
  * Yes; no (an error and a sentence); gone; as long as redundancy is left, else no; it depends on what is noticed first;
  * "-": cannot be.
  */
 static const char answers[COMMANDS][STATES + 1] = {
-    /*               IFRRDTLFC  idle, fresh, resync, rebuild, degraded, twice, losing, frozen, closing */
-    [READ] = "yyyyyyyg-",     [WRITE] = "yyyyyyyg-",       [WRITE_ROWS] = "yyyyyyyg-", [WRITE_FUA] = "yyyyyyyg-",
-    [FLUSH] = "yyyyyyyg-",    [DISCARD] = "yyyyyyyg-",     [ZEROES] = "yyyyyyyg-",     [TAKE_OUT] = "yyyllldnn",
-    [BRING_IN] = "nnnnyynnn", [BRING_BLANK] = "nnnnyynnn", [TAKE_BACK] = "nnnnyynnn",  [ADD] = "yyynnndnn",
-    [INFO] = "yyyyyyyyy",     [STOP] = "yyyyyydn-",        [KILL] = "yyyyyyyyy",
+    /* idle, fresh, resync, scrub, rebuild, degraded, twice, losing, frozen, closing */
+    [READ] = "yyyyyyyyg-",        [WRITE] = "yyyyyyyyg-",       [WRITE_ROWS] = "yyyyyyyyg-", [WRITE_FUA] = "yyyyyyyyg-",
+    [FLUSH] = "yyyyyyyyg-",       [DISCARD] = "yyyyyyyyg-",     [ZEROES] = "yyyyyyyyg-",     [TAKE_OUT] = "yyyyllldnn",
+    [BRING_IN] = "nnnnnyynnn",    [BRING_BLANK] = "nnnnnyynnn", [TAKE_BACK] = "nnnnnyynnn",  [ADD] = "yyyynnndnn",
+    [SCRUB_BEGIN] = "yyynyyyynn", [SCRUB_END] = "nnnynnnnnn",   [INFO] = "yyyyyyyyyy",       [STOP] = "yyyyyyydn-",
+    [KILL] = "yyyyyyyyyy",
 };
 
 struct cell {
@@ -185,6 +189,10 @@ static void enter(struct cell *c)
         break;
     case DEGRADED:
         out_of_service(c, GONE_SLOT);
+        break;
+    case SCRUB:
+        latency(c, SLOW_NS);
+        cr_assert(rig_scrub(c->rig, "v", SB_SCRUB_CHECK), "%s: %s", c->what, c->rig->message);
         break;
     case LOSING:
         fault_kill(c->rig->dev[GONE_SLOT]);
@@ -350,6 +358,10 @@ static char give(struct cell *c)
         return take_back_answer(c);
     case ADD:
         return add_answer(c, &told);
+    case SCRUB_BEGIN:
+    case SCRUB_END:
+        array_scrub(c->rig->array, "v", c->command == SCRUB_BEGIN ? SB_SCRUB_REPAIR : SB_SCRUB_NONE, &told.call);
+        return call_answer(c, &told);
     case INFO:
         return rig_info(c->rig).members_count == c->rig->count ? 'y' : 'n';
     case STOP:
@@ -431,10 +443,21 @@ static void expect_bytes(struct cell *c, const char *when)
     free(bytes);
 }
 
+/* A scrub beside whatever was under way, or one that is begun now, finds nothing. */
+static void expect_nothing_found(struct cell *c)
+{
+    struct array_scrub_info info;
+    cr_assert(rig_scrub(c->rig, "v", SB_SCRUB_CHECK), "%s: %s", c->what, c->rig->message);
+    testloop_run(c->rig->t);
+    array_scrub_info(c->rig->array, 0, &info);
+    cr_expect_eq(info.findings_count, 0, "%s: a scrub finds %u places", c->what, (unsigned)info.findings_count);
+}
+
 static void expect_at_rest(struct cell *c)
 {
     char why[128];
     become_whole(c);
+    expect_nothing_found(c);
     expect_bytes(c, "afterwards");
     cr_expect(scene_redundant(c->rig, why, sizeof why), "%s: %s", c->what, why);
     cr_assert(rig_close(c->rig), "%s: %s", c->what, c->rig->message);
