@@ -351,6 +351,7 @@ void array_spec_from_config(const struct config_array *config, struct array_spec
 {
     *spec = (struct array_spec){.disks_count = config->disks.count, .volumes_count = config->volumes.count};
     text_format(spec->name, sizeof spec->name, "%s", config->name.text);
+    spec->journal_bytes = config->journal_size;
     for (unsigned i = 0; i < config->volumes.count; i++) {
         const struct config_volume *volume = config_item(&config->volumes, struct config_volume, i);
         struct array_volume_spec *out = &spec->volumes[i];
@@ -358,6 +359,8 @@ void array_spec_from_config(const struct config_array *config, struct array_spec
         out->layout = config_volume_layout(config, volume);
         out->slot = (unsigned)volume->slot;
         out->size = volume->size;
+        out->consistency_given = volume->consistency >= 0;
+        out->consistency = out->consistency_given ? (enum sb_consistency)volume->consistency : SB_RESYNC;
     }
 }
 

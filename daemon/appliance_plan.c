@@ -178,6 +178,11 @@ static void plan_volume(struct plan *p, const struct config_array *array, const 
         add_step(p, "change-volume", reference, "changing the shape of a volume is not possible in this version",
                  "change volume %s from %s to %s", reference, raid_level_name(now->spec.level),
                  raid_level_name(want.level));
+    else if (volume->consistency >= 0 && volume->consistency != (int)now->consistency)
+        add_step(p, "change-volume", reference,
+                 "changing the consistency policy of a volume is not possible in this version",
+                 "change volume %s from policy %s to %s", reference, sb_consistency_name(now->consistency),
+                 sb_consistency_name((enum sb_consistency)volume->consistency));
     else if (volume->size != 0 && round_up(volume->size, 4 * KIB) != now->size)
         add_step(p, "resize-volume", reference, "changing the size of a volume is not possible in this version",
                  "resize volume %s to %s", reference, size);

@@ -16,6 +16,7 @@
 
 #include "core/check.h"
 #include "daemon/config_table.h"
+#include "raid/superblock.h"
 #include "daemon/units.h"
 
 struct reader {
@@ -89,6 +90,17 @@ static char *must_duplicate(const char *text)
     return copy;
 }
 
+static const char *store_policy(int *policy, const char *text)
+{
+    *policy = -1;
+    if (strcmp(text, "default") == 0)
+        return NULL;
+    for (int i = SB_RESYNC; i <= SB_JOURNAL; i++)
+        if (strcmp(text, sb_consistency_name((enum sb_consistency)i)) == 0)
+            *policy = i;
+    return *policy >= 0 ? NULL : "is none of default, resync, bitmap, ppl and journal";
+}
+
 /* Store a value given as text (a string setting, or the default of a key). NULL, or what is wrong. */
 static const char *store_text(const struct config_key *key, void *field, const char *text, unsigned line)
 {
@@ -103,6 +115,8 @@ static const char *store_text(const struct config_key *key, void *field, const c
         return raid_level_parse(text, field) ? NULL : "is not a RAID level; see corbel.conf(5)";
     case KEY_ROTATION:
         return raid_rotation_parse(text, field) ? NULL : "is not a parity rotation; see corbel.conf(5)";
+    case KEY_POLICY:
+        return store_policy(field, text);
     case KEY_BOOL:
         *(bool *)field = strcmp(text, "true") == 0;
         return NULL;
@@ -444,9 +458,9 @@ struct config *config_load(const char *path, struct config_errors *errors)
 
 static void print_group(FILE *out, const struct config_group *group, const char *prefix)
 {
-    static const char *const kinds[] = {"string",     "size",          "duration",        "number",
-                                        "true/false", "level",         "parity rotation", "list of strings",
-                                        "group",      "list of groups"};
+    static const char *const kinds[] = {"string",          "size",  "duration",        "number",
+                                        "true/false",      "level", "parity rotation", "consistency policy",
+                                        "list of strings", "group", "list of groups"};
     for (unsigned i = 0; i < group->count; i++) {
         const struct config_key *key = &group->keys[i];
         char path[256];

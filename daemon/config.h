@@ -43,12 +43,14 @@ struct config_volume {
     uint64_t size;  /* bytes; 0: all that is left */
     uint64_t chunk; /* bytes; 0: the default of the level */
     uint64_t spans, copies, slot;
+    int consistency; /* enum sb_consistency; -1: the default of the level */
 };
 
 struct config_array {
     unsigned line;
     struct config_text name, scrub;
     struct config_strings disks;
+    uint64_t journal_size;      /* bytes; 0: the default */
     struct config_list volumes; /* struct config_volume */
 };
 

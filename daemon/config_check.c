@@ -88,6 +88,13 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
     const char *wrong = layout_init(&layout, &spec, extent);
     if (wrong != NULL)
         report(c, volume->line, "volumes", "volume \"%s\": %s", volume->name.text, wrong);
+    if (wrong == NULL && volume->consistency >= 0)
+        wrong = superblock_consistency_check(&layout, (enum sb_consistency)volume->consistency);
+    else
+        wrong = NULL;
+    if (wrong != NULL)
+        report(c, volume->line, "consistency", "volume \"%s\" (%s): %s", volume->name.text,
+               raid_level_name(volume->level), wrong);
     if (volume->level == RAID_JBOD && volume->slot >= array->disks.count)
         report(c, volume->line, "slot", "volume \"%s\": the array has no slot %u, only %u disks", volume->name.text,
                (unsigned)volume->slot, array->disks.count);

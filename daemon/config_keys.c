@@ -39,6 +39,8 @@ static const struct config_key volume_keys[] = {
                "raid10, raid1e: how often each block is kept; absent: 2."),
     KEY_LIMITS(config_volume, "slot", slot, KEY_NUMBER, "0", 0, RAID_MEMBERS_MAX - 1,
                "jbod: which disk of the array, counted from 0."),
+    KEY(config_volume, consistency, KEY_POLICY, "default",
+        "What keeps redundancy right over a crash: resync, bitmap, ppl or journal; default: that of its level."),
 };
 static const struct config_group volume_group = GROUP(volume_keys, struct config_volume);
 
@@ -49,6 +51,8 @@ static const struct config_key array_keys[] = {
     KEY(config_array, scrub, KEY_TEXT, "monthly",
         "How old the last scrub of a volume may become before a patrol begins: weekly, monthly, a number of days, or "
         "off."),
+    KEY_LIMITS(config_array, "journal_size", journal_size, KEY_SIZE, "0 B", 0, 16 * GIB,
+               "Bytes of each disk for the journal, when the array is created; absent: 1/64 of it, 4 to 64 MiB."),
     KEY_SUB(config_array, volumes, KEY_GROUPS, &volume_group, "What is cut from it."),
 };
 static const struct config_group array_group = GROUP(array_keys, struct config_array);

@@ -41,7 +41,8 @@ void print_volumes(const json_t *status)
 {
     size_t i, j;
     json_t *array, *volume;
-    printf("%-24s %-8s %-10s %-10s %-10s %-10s %s\n", "VOLUME", "LEVEL", "SIZE", "USED", "CHUNK", "READ", "WRITTEN");
+    printf("%-24s %-8s %-8s %-10s %-10s %-10s %-10s %s\n", "VOLUME", "LEVEL", "POLICY", "SIZE", "USED", "CHUNK", "READ",
+           "WRITTEN");
     json_array_foreach(json_object_get(status, "arrays"), i, array)
     {
         json_array_foreach(json_object_get(array, "volumes"), j, volume)
@@ -53,8 +54,8 @@ void print_volumes(const json_t *status)
             bytes(volume, "chunk_bytes", chunk);
             bytes(volume, "read_bytes", read);
             bytes(volume, "written_bytes", written);
-            printf("%-24s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"), size, used, chunk, read,
-                   written);
+            printf("%-24s %-8s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"),
+                   text(volume, "consistency"), size, used, chunk, read, written);
         }
     }
 }

@@ -12,6 +12,9 @@
  * writes one generation before anything is served, always: so that a torn generation of the last run cannot lag behind a
  * second one (C2), and with it what opening found: members that are absent now (a new fork), volumes that have a map now.
  *
+ * Of an array that was not stopped cleanly the journal is replayed then, if it has one; that is flushed, and one more
+ * generation begins a new epoch.
+ *
  * Closing is a list of conditions, looked at again whenever something ended (array_step): jobs stopped, no call, flush
  * or generation under way; then the region maps say clean, a flush of all members, the generation that says clean, the
  * volumes one after the other. An array that is frozen, or abandoned, goes straight to the volumes.
@@ -129,6 +132,8 @@ static void array_free(struct array *array)
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].map != NULL)
             map_store_destroy(array->volumes[i].map);
+    if (array->journal != NULL)
+        journal_destroy(array->journal);
     commit_fini(array);
     free(array);
 }
@@ -235,6 +240,8 @@ int array_open_volume(struct array *array, unsigned index, char *why, size_t why
                                      .size = volume->size,
                                      .logical_block = volume->logical_block,
                                      .map = av->map != NULL ? map_store_map(av->map) : NULL,
+                                     .uuid = volume->uuid,
+                                     .consistency = volume->consistency,
                                      .owner = &array->owner};
     av->volume = volume_open(array->loop, &options);
     if (av->volume != NULL)
@@ -261,6 +268,8 @@ static void open_leave_line(struct array *array)
         a->forks[a->forks_count - 2].left = !a->forks[a->forks_count - 2].settled;
 }
 
+static void open_replay(struct array *array);
+
 static void open_over(struct task *task)
 {
     struct array *array = container_of(task, struct array, open_wait.task);
@@ -275,8 +284,12 @@ static void open_over(struct task *task)
     }
     if (!losses_wait(array, task))
         return;
-    sm_move(&array->state, ARRAY_RUNNING);
     open_leave_line(array);
+    if (array->replay_wanted) { /* who is absent is on disk now */
+        open_replay(array);
+        return;
+    }
+    sm_move(&array->state, ARRAY_RUNNING);
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         array->volumes[i].published = true;
     array->call = NULL;
@@ -287,10 +300,57 @@ static void open_over(struct task *task)
     jobs_kick(array);
 }
 
+/* The journal has been replayed, and that is durable: it is not needed any more. */
+static void replay_flushed(struct array_flush *flush)
+{
+    array_epoch_begin(flush->array);
+    array_commit(flush->array, &flush->array->open_wait);
+}
+
+static void open_replayed(struct task *task)
+{
+    struct array *array = container_of(task, struct array, replayed);
+    struct array_call *call = array->call;
+    if (!array_replay_end(array)) {
+        call->error = -ENOMEM;
+        text_format(call->message, sizeof call->message, "no memory to replay the journal of array %s",
+                    array->description.name);
+        open_failed(array);
+    } else if (array->frozen) {
+        open_over(&array->open_wait.task);
+    } else {
+        array_flush_start(array, &array->activity.flush, replay_flushed);
+    }
+}
+
+static void open_replay(struct array *array)
+{
+    array->replay_wanted = false;
+    if (array_replay_start(array))
+        return;
+    array->call->error = -ENOMEM;
+    text_format(array->call->message, sizeof array->call->message, "no memory to replay the journal of array %s",
+                array->description.name);
+    open_failed(array);
+}
+
 /* What was read from the members is on them for good: now others may be told that they have it. */
 static void open_flushed(struct array_flush *flush)
 {
     array_commit(flush->array, &flush->array->open_wait);
+}
+
+/* After a crash of a volume without marks every row that was ever written may be the one. */
+static void rows_suspect(struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++) {
+        if (array->volumes[i].map == NULL || array->description.volumes[i].consistency != SB_RESYNC)
+            continue;
+        struct region_map *map = map_store_map(array->volumes[i].map);
+        uint64_t row = 0;
+        while ((row = region_find(map, REGION_WRITTEN, row, map->regions)) < map->regions)
+            region_set(map, row++, REGION_SUSPECT);
+    }
 }
 
 /* The maps are there: the volumes, and the first generation. */
@@ -298,12 +358,18 @@ static void open_volumes(struct array *array)
 {
     struct sb_array *a = &array->description;
     struct array_call *call = array->call;
+    if (!a->clean)
+        rows_suspect(array);
+    array->replay_wanted = array_must_replay(array);
+    if (!array->replay_wanted)
+        array_epoch_begin(array);
     uint64_t dirty = array_maps_dirty(array);
     if (dirty > 0 || !a->clean)
         log_warn("array %s was not stopped cleanly: redundancy of %llu rows is resynchronised", a->name,
                  (unsigned long long)dirty);
     a->clean = a->clean && dirty == 0;
     activity_init(array, a->clean);
+    call->error = array_open_journal(array, call->message, sizeof call->message);
     for (unsigned i = 0; i < a->volumes_count && call->error == 0; i++) {
         a->volumes[i].unmapped = false;
         call->error = array_open_volume(array, i, call->message, sizeof call->message);
@@ -362,6 +428,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     array->step.run = array_look;
     array->open_wait.task.run = open_over;
     array->map_opened.run = map_opened;
+    array->replayed.run = open_replayed;
     sm_init(&array->state, array_states, ARRAY_LENGTH(array_states), ARRAY_OPENING);
     losses_init(array);
     activity_init(array, description->clean);
@@ -462,7 +529,7 @@ static void close_look(struct array *array)
 {
     bool busy = array->calls > 0 || array->commit.writing > 0 || array->activity.flush.pending > 0 ||
                 array->losses.probe.pending > 0 || !jobs_stopped(array) || array->volume_closing ||
-                (array->frozen && !array_maps_idle(array));
+                !array_journal_idle(array) || (array->frozen && !array_maps_idle(array));
     if (!busy && (array->frozen || close_save(array)))
         close_volumes(array);
 }

@@ -29,12 +29,15 @@ struct array_volume_spec {
     struct layout_spec layout; /* members is filled in by the array; chunk 0: default 64 KiB (RAID 3: 4 KiB) */
     unsigned slot;             /* jbod */
     uint64_t size;             /* bytes; 0: all that is left */
+    bool consistency_given;    /* else the default of its level */
+    enum sb_consistency consistency;
 };
 
 struct array_spec {
     char name[SB_NAME_SIZE];
     unsigned disks_count;
     struct array_disk disks[RAID_MEMBERS_MAX];
+    uint64_t journal_bytes; /* on each disk; 0: 1/64 of the smallest, 4 to 64 MiB */
     unsigned volumes_count;
     struct array_volume_spec volumes[SB_VOLUMES_MAX];
 };

@@ -120,6 +120,7 @@ static const char *describe_members(struct loop *loop, const struct array_spec *
     uint32_t chunk = CHUNK_DEFAULT;
     for (unsigned i = 0; i < MIN(spec->volumes_count, (unsigned)SB_VOLUMES_MAX); i++)
         chunk = MIN(chunk, chunk_of(&spec->volumes[i].layout));
+    out->journal_bytes = spec->journal_bytes;
     const char *wrong = superblock_plan(out, out->members[smallest].size, MAX(chunk, (uint32_t)SIZE_UNIT));
     if (wrong != NULL)
         return SAY(why, why_len, "disk %s cannot be a member: %s", disk_text(&spec->disks[smallest]), wrong);
@@ -304,10 +305,22 @@ static const char *check_volume_name(const struct sb_array *a, const char *name,
     return NULL;
 }
 
+static const char *choose_consistency(const struct array_volume_spec *spec, const struct layout *layout,
+                                      enum sb_consistency *consistency, char *why, size_t why_len)
+{
+    *consistency = spec->consistency_given ? spec->consistency : superblock_consistency_for(layout);
+    const char *wrong = superblock_consistency_check(layout, *consistency);
+    if (wrong == NULL)
+        return NULL;
+    return SAY(why, why_len, "volume %s (%s) cannot have the consistency policy %s: %s", spec->name,
+               raid_level_name(layout->spec.level), sb_consistency_name(*consistency), wrong);
+}
+
 /* The spec completed, and checked against room without end. */
 static const char *check_volume_spec(const struct sb_array *a, const struct array_volume_spec *spec,
-                                     struct layout_spec *complete, char *why, size_t why_len)
+                                     struct sb_volume *volume, char *why, size_t why_len)
 {
+    struct layout_spec *complete = &volume->spec;
     bool jbod = spec->layout.level == RAID_JBOD;
     if (jbod && spec->slot >= a->members_count)
         return SAY(why, why_len, "volume %s is to lie in slot %u, but array %s has slots 0 to %u", spec->name,
@@ -323,7 +336,7 @@ static const char *check_volume_spec(const struct sb_array *a, const struct arra
     if (wrong != NULL)
         return SAY(why, why_len, "volume %s: %s", spec->name, wrong);
     *complete = layout.spec;
-    return NULL;
+    return choose_consistency(spec, &layout, &volume->consistency, why, why_len);
 }
 
 static const char *describe_volume(struct loop *loop, struct sb_array *a, const struct array_volume_spec *spec,
@@ -334,9 +347,9 @@ static const char *describe_volume(struct loop *loop, struct sb_array *a, const 
     const char *wrong = check_volume_name(a, spec->name, why, why_len);
     if (wrong != NULL)
         return wrong;
-    struct sb_volume volume = {.slot = spec->slot, .logical_block = logical_block, .consistency = SB_RESYNC};
+    struct sb_volume volume = {.slot = spec->slot, .logical_block = logical_block};
     text_format(volume.name, sizeof volume.name, "%s", spec->name);
-    wrong = check_volume_spec(a, spec, &volume.spec, why, why_len);
+    wrong = check_volume_spec(a, spec, &volume, why, why_len);
     if (wrong != NULL)
         return wrong;
     if (spec->size > (uint64_t)INT64_MAX)
@@ -516,6 +529,8 @@ static int addition_prepare(struct array *array, const struct array_volume_spec 
                     spec->name);
         error = -EBUSY;
     }
+    if (error == 0)
+        error = array_open_journal(array, why, why_len);
     if (error == 0)
         error = array_open_volume(array, volume, why, why_len);
     if (error != 0) {

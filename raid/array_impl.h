@@ -8,6 +8,8 @@
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
  *   map_store.c       the region maps on the members
+ *   array_journal.c   the journal's part of opening, and its calls
+ *   journal_store.c, journal_replay.c, journal_io.c
  *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
@@ -24,6 +26,7 @@
 #include "core/sm.h"
 #include "raid/array.h"
 #include "raid/jobs.h"
+#include "raid/journal_store.h"
 #include "raid/label.h"
 #include "raid/map_store.h"
 #include "raid/volume.h"
@@ -128,6 +131,7 @@ struct array {
     struct array_jobs jobs;
     struct array_rebuild rebuild;
     struct timer scrub_timer;    /* the next look at the calendar */
+    struct journal *journal;     /* NULL: no volume has one */
     struct array_online *online; /* the disk that is being brought in, or NULL */
     struct array_call *call;     /* of open or close */
     unsigned calls;              /* of others, not over */
@@ -135,6 +139,9 @@ struct array {
     struct task map_opened;
     unsigned next_map; /* to be loaded */
     struct commit_wait open_wait;
+    bool replay_wanted; /* it was not stopped cleanly */
+    struct journal_replay *replay;
+    struct task replayed;
     /* Closing. */
     bool settled, flushed, marked_clean, volume_closing;
     unsigned next_volume; /* to be closed */
@@ -168,6 +175,17 @@ void array_flush_start(struct array *array, struct array_flush *flush, void (*do
 bool array_maps_idle(const struct array *array);
 uint64_t array_maps_count(const struct array *array, unsigned states);
 void array_maps_settle(struct array *array);
+
+/* --- array_journal.c --- */
+/* The journal, if a volume of the description has one. 0, or -errno with `why`. */
+int array_open_journal(struct array *array, char *why, size_t why_len);
+/* Is the old epoch needed, so that this must be done before the array runs? */
+bool array_must_replay(const struct array *array);
+/* Of an array that is being opened: then comes array->replayed. False: no memory. */
+bool array_replay_start(struct array *array);
+bool array_replay_end(struct array *array);
+void array_epoch_begin(struct array *array);
+bool array_journal_idle(const struct array *array);
 
 /* --- array_create.c --- */
 uint64_t array_extents(const struct sb_array *a, const struct sb_volume *volume, uint64_t *extent);

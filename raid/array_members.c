@@ -124,6 +124,8 @@ void array_stop_writing(struct array *array)
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].map != NULL)
             map_store_frozen(array->volumes[i].map);
+    if (array->journal != NULL)
+        journal_frozen(array->journal);
     commit_frozen(array);
     activity_frozen(array);
     losses_committed(array);
@@ -329,6 +331,22 @@ static bool owner_loss_recorded(struct volume_owner *owner, struct task *task)
     return losses_wait(owner_array(owner), task);
 }
 
+static void owner_journal_write(struct volume_owner *owner, struct journal_record *record)
+{
+    journal_write(owner_array(owner)->journal, record);
+}
+
+static void owner_journal_written(struct volume_owner *owner, struct journal_record *record)
+{
+    journal_written(owner_array(owner)->journal, record);
+}
+
+static bool owner_journal_forget(struct volume_owner *owner, const struct uuid *volume, uint64_t row,
+                                 struct journal_wait *wait)
+{
+    return journal_forget(owner_array(owner)->journal, volume, row, wait);
+}
+
 const struct volume_owner_ops array_owner_ops = {
     .change_begin = owner_change_begin,
     .change_end = owner_change_end,
@@ -336,6 +354,9 @@ const struct volume_owner_ops array_owner_ops = {
     .member_corrected = owner_member_corrected,
     .loss_recorded = owner_loss_recorded,
     .region_change = owner_region_change,
+    .journal_write = owner_journal_write,
+    .journal_written = owner_journal_written,
+    .journal_forget = owner_journal_forget,
 };
 
 /* --- an operator takes a member out --- */

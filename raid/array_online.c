@@ -1,7 +1,7 @@
 /*
  * Bringing a disk into a slot that has none: the one that was lost, or a blank one.
  *
- *   1. Wait until the slot's loss is on disk.
+ *   1. Wait until the slot's loss is on disk, and nothing from before it is live in the journal (J7).
  *   2. Look at the disk: large enough, blocks of the same size, not a member elsewhere; read its label.
  *   3. Write the description that says REBUILDING, with a new member identity, to all live members and to the disk
  *      itself. If the disk does not take it, take it back.
@@ -31,6 +31,7 @@ struct array_online {
     struct label_op op;
     struct commit_wait wait;
     struct task task;
+    struct journal_wait settled;
 };
 
 static const char *disk_text(const struct array_online *online)
@@ -59,6 +60,8 @@ void online_label_failed(struct array *array, enum blk_status status)
 {
     array->online->joined = status;
 }
+
+static void online_look(struct task *task);
 
 /* --- 2: is it fit? --- */
 
@@ -226,6 +229,15 @@ static void online_label_read(struct label_op *op)
     array_commit(array, &online->wait);
 }
 
+/* 1: nothing in the journal is about the disk that was here before. */
+static void online_settle(struct task *task)
+{
+    struct array_online *online = container_of(task, struct array_online, task);
+    online->task.run = online_look;
+    if (online->array->journal == NULL || journal_settle(online->array->journal, &online->settled))
+        loop_defer(online->array->loop, &online->task);
+}
+
 static void online_look(struct task *task)
 {
     struct array_online *online = container_of(task, struct array_online, task);
@@ -284,7 +296,8 @@ void array_online_member(struct array *array, unsigned slot, const struct array_
         return;
     }
     *online = (struct array_online){.array = array, .call = call, .slot = slot, .disk = *disk};
-    online->task.run = online_look;
+    online->task.run = online_settle;
+    online->settled.task = &online->task;
     array->online = online;
     if (losses_wait(array, &online->task))
         loop_defer(array->loop, &online->task);

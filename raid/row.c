@@ -22,8 +22,9 @@ static const struct sm_state states[ROW_STATES] = {
     [ROW_PLANNING] = {"planning", SM_TO(ROW_PAGING) | SM_TO(ROW_MAPPING) | SM_TO(ROW_RECORDING) | SM_TO(ROW_DONE)},
     [ROW_PAGING] = {"paging", SM_TO(ROW_READING)},
     [ROW_READING] = {"reading", SM_TO(ROW_PLANNING) | SM_TO(ROW_STARTING)},
-    [ROW_STARTING] = {"starting", SM_TO(ROW_MAPPING) | SM_TO(ROW_WRITING) | SM_TO(ROW_PLANNING)},
-    [ROW_MAPPING] = {"mapping", SM_TO(ROW_STARTING) | SM_TO(ROW_RECORDING)},
+    [ROW_STARTING] = {"starting", SM_TO(ROW_MAPPING) | SM_TO(ROW_LOGGING) | SM_TO(ROW_WRITING) | SM_TO(ROW_PLANNING)},
+    [ROW_MAPPING] = {"mapping", SM_TO(ROW_STARTING) | SM_TO(ROW_LOGGING) | SM_TO(ROW_RECORDING)},
+    [ROW_LOGGING] = {"logging", SM_TO(ROW_STARTING) | SM_TO(ROW_RECORDING)},
     [ROW_WRITING] = {"writing", SM_TO(ROW_VERIFYING) | SM_TO(ROW_PLANNING)},
     [ROW_VERIFYING] = {"verifying", SM_TO(ROW_PLANNING)},
     [ROW_RECORDING] = {"recording", SM_TO(ROW_DONE)},
@@ -87,6 +88,7 @@ static void pages_put(struct row_op *op)
 
 static void plan_again(struct row_op *op)
 {
+    row_log_written(op);
     pages_put(op);
     sm_move(&op->state, ROW_PLANNING);
 }
@@ -237,7 +239,7 @@ static void write_refused(struct row_op *op, enum blk_status status)
         fail_and_stop(op, BLK_READONLY, volume_offset(op));
     } else if (changes_data(op)) {
         fail_and_stop(op, status, volume_offset(op));
-        row_region_spoiled(op);
+        op->spoiled = row_region_spoiled(op);
     }
 }
 
@@ -377,7 +379,10 @@ static void windows_over(struct row_op *op)
 {
     if (op->kind == ROW_WORK_RESYNC && !op->stop)
         row_region_synced(op);
-    if (!changes_data(op) || op->status != BLK_OK) {
+    if (op->spoiled && consistency_is_closed(op->volume->consistency)) {
+        sm_move(&op->state, ROW_MAPPING);
+        row_region_change(op);
+    } else if (!changes_data(op) || op->status != BLK_OK) {
         sm_move(&op->state, ROW_DONE);
     } else if (op->fill && row_region_joined(op)) {
         row_columns_begin(op);
@@ -460,9 +465,19 @@ static bool step_starting(struct row_op *op)
             return false;
         op->changing = true;
     }
+    if (op->unmap && row_log_wanted(op)) {
+        sm_move(&op->state, ROW_LOGGING);
+        row_log_ask(op);
+        return true;
+    }
     if (row_region_wants_change(op)) {
         sm_move(&op->state, ROW_MAPPING);
         row_region_change(op);
+        return true;
+    }
+    if (row_log_wanted(op)) {
+        sm_move(&op->state, ROW_LOGGING);
+        row_log_ask(op);
         return true;
     }
     sm_move(&op->state, ROW_WRITING);
@@ -475,9 +490,22 @@ static bool step_starting(struct row_op *op)
 
 static bool step_mapping(struct row_op *op)
 {
-    if (!op->change.over)
+    if (!op->change.over || op->task.queued)
         return false;
-    sm_move(&op->state, op->fill ? ROW_RECORDING : ROW_STARTING);
+    if (op->spoiled) {
+        sm_move(&op->state, ROW_LOGGING);
+        row_log_ask(op);
+    } else {
+        sm_move(&op->state, op->fill ? ROW_RECORDING : ROW_STARTING);
+    }
+    return true;
+}
+
+static bool step_logging(struct row_op *op)
+{
+    if (!row_log_over(op))
+        return false;
+    sm_move(&op->state, op->spoiled ? ROW_RECORDING : ROW_STARTING);
     return true;
 }
 
@@ -535,10 +563,10 @@ static bool step_done(struct row_op *op)
 }
 
 static bool (*const steps[ROW_STATES])(struct row_op *) = {
-    [ROW_LOCKING] = step_locking, [ROW_PLANNING] = step_planning,   [ROW_PAGING] = step_paging,
-    [ROW_READING] = step_reading, [ROW_STARTING] = step_starting,   [ROW_MAPPING] = step_mapping,
-    [ROW_WRITING] = step_writing, [ROW_VERIFYING] = step_verifying, [ROW_RECORDING] = step_recording,
-    [ROW_DONE] = step_done,
+    [ROW_LOCKING] = step_locking,     [ROW_PLANNING] = step_planning, [ROW_PAGING] = step_paging,
+    [ROW_READING] = step_reading,     [ROW_STARTING] = step_starting, [ROW_MAPPING] = step_mapping,
+    [ROW_LOGGING] = step_logging,     [ROW_WRITING] = step_writing,   [ROW_VERIFYING] = step_verifying,
+    [ROW_RECORDING] = step_recording, [ROW_DONE] = step_done,
 };
 
 void row_run(struct row_op *op)
@@ -561,7 +589,7 @@ void row_start(struct row_op *op)
     for (unsigned role = 0; role < v->layout.roles; role++)
         op->places[role] = volume_place(v, op->row, role);
     op->task.run = row_task;
-    op->changing = op->stop = op->retry = false;
+    op->changing = op->stop = op->retry = op->spoiled = op->logged = false;
     op->status = BLK_OK;
     op->bad_off = UINT64_MAX;
     row_run(op);
@@ -574,10 +602,16 @@ static uint64_t ios_count(const struct volume *v)
     return (uint64_t)ROW_BANDS * v->layout.roles;
 }
 
+static uint64_t pieces_count(const struct volume *v)
+{
+    return consistency_is_closed(v->consistency) ? ios_count(v) : 0;
+}
+
 uint64_t row_op_bytes(const struct volume *v)
 {
     return round_up(sizeof(struct row_op), 16) + ios_count(v) * (sizeof(struct row_io) + 2 * sizeof(struct page **)) +
-           v->layout.roles * sizeof(struct member_place) + v->op_pages * sizeof(struct page *);
+           v->layout.roles * sizeof(struct member_place) + v->op_pages * sizeof(struct page *) +
+           pieces_count(v) * sizeof(struct journal_piece);
 }
 
 struct row_op *row_op_init(void *memory, struct volume *v)
@@ -586,10 +620,14 @@ struct row_op *row_op_init(void *memory, struct volume *v)
     unsigned roles = v->layout.roles;
     struct row_io *ios = (struct row_io *)((char *)memory + round_up(sizeof *op, 16));
     struct member_place *places = (struct member_place *)(ios + ios_count(v));
-    struct page ***buffers = (struct page ***)(places + roles);
+    struct journal_piece *pieces = (struct journal_piece *)(places + roles);
+    struct page ***buffers = (struct page ***)(pieces + pieces_count(v));
     memset(op, 0, sizeof *op);
     op->volume = v;
     op->places = places;
+    op->record.pieces = pieces;
+    op->record.volume = &v->uuid;
+    op->record.task = op->forget.task = &op->task;
     op->pages = (struct page **)(buffers + 2 * ios_count(v));
     STAILQ_INIT(&op->waiting);
     for (unsigned i = 0; i < ROW_BANDS; i++) {

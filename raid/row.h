@@ -8,6 +8,7 @@
  *   row_job.c         the jobs' way in
  *   row_lock.c        one at a time on a row
  *   row_region.c      a row and the region map
+ *   row_log.c         a row and the journal
  *   row_plan.c        what to read and write (pure)
  *   row_band.c        windows, bands, and where their bytes are
  *   row_math.c        codec over bands
@@ -28,6 +29,7 @@
 
 #include "core/check.h"
 #include "core/sm.h"
+#include "raid/journal_store.h"
 #include "raid/pool.h"
 #include "raid/row_plan.h"
 #include "raid/volume.h"
@@ -101,7 +103,9 @@ struct volume {
     struct member *const *members;
     unsigned first_slot;
     struct region_map *map; /* the array's; NULL without redundancy */
-    unsigned unmaps;        /* rows on their way to UNWRITTEN: what memory says may not be durable yet */
+    struct uuid uuid;
+    enum sb_consistency consistency;
+    unsigned unmaps; /* rows on their way to UNWRITTEN: what memory says may not be durable yet */
     uint64_t start;
     bool failed, degraded; /* as of volume_recount() */
     unsigned announced;    /* enum health in volume.c: what the watchers know */
@@ -170,13 +174,13 @@ enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD
  * What a row does, in states. A window is a range of columns; narrow rows have one, wide ones several in turn.
  *
  *                                           clean, discard
- *                                       MAPPING <----> |
+ *                                       MAPPING <----> | <----> LOGGING
  *   LOCKING -> PLANNING -> PAGING -> READING -> STARTING -> WRITING -> VERIFYING
  *                 ^  ^                 |  |                   |           |
  *                 |  +-----------------+  +- nothing to write |           |
  *                 |    read error: plan again, without it;    |           |
  *                 +------- or next window --------------------+-----------+
- *              no more windows -> [MAPPING: first write] -> RECORDING -> DONE
+ *              no more windows -> [MAPPING: first write; spoiled, then LOGGING] -> RECORDING -> DONE
  *
  *   LOCKING    waits for its turn on the row
  *   PLANNING   decides from the members' states, the errors so far, the columns
@@ -185,6 +189,8 @@ enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD
  *   STARTING   waits for the array to be marked dirty (V2)
  *   MAPPING    waits for the region map: before the first write of a while that the row is dirty, before a discard
  *              that it is unwritten, after the first write ever that it is not
+ *   LOGGING    waits for the journal: before a write that its record is durable, before a discard, and after a write
+ *              that spoiled the row, that nothing of the row is to be replayed
  *   WRITING    writes are in flight
  *   VERIFYING  corrected chunks are read back
  *   RECORDING  waits for losses of members to be on disk (V1)
@@ -197,12 +203,13 @@ enum row_state {
     ROW_READING,
     ROW_STARTING,
     ROW_MAPPING,
+    ROW_LOGGING,
     ROW_WRITING,
     ROW_VERIFYING,
     ROW_RECORDING,
     ROW_DONE,
 };
-enum { ROW_STATES = 10 };
+enum { ROW_STATES = 11 };
 
 struct row_band {
     uint64_t column, len;
@@ -211,8 +218,9 @@ struct row_band {
     uint64_t corrected; /* roles rewritten because of it */
     struct row_plan plan;
     /* By role: the pages whose first holds byte `column`; NULL: none. */
-    struct page ***old; /* what is read or recovered */
-    struct page ***new; /* what is written */
+    struct page ***old;    /* what is read or recovered */
+    struct page ***new;    /* what is written */
+    struct page **partial; /* policy ppl: the data that does not change, added up; NULL: none is needed */
     struct row_io *ios;
 };
 
@@ -239,7 +247,11 @@ struct row_op {
     bool fill;      /* the row was never written: all of it is */
     unsigned disks; /* fill: the members it began with */
     bool unmap;     /* all of it is given back */
+    bool spoiled;   /* a write was refused by a member that stays */
+    bool logged;    /* the journal stands against this window no more */
     struct region_change change;
+    struct journal_record record; /* its pieces: room for all roles of all bands, with a journal */
+    struct journal_wait forget;
 
     uint64_t column, end, width, window; /* this window is [column, column + width) of [.., end) */
     unsigned bands_count, pending;
@@ -286,11 +298,21 @@ bool row_region_joined(struct row_op *op);       /* has a disk joined that misse
 void row_region_begin(struct row_op *op);        /* under the lock: fill, unmap; stop: there is nothing to do */
 bool row_region_wants_change(struct row_op *op); /* before the members are written */
 void row_region_change(struct row_op *op);       /* ask for it: the task runs when it is durable */
-void row_region_spoiled(struct row_op *op);      /* a write reached some members, and not one that stays (V3) */
-void row_region_synced(struct row_op *op);       /* its redundancy has been made right */
+/* A write reached some members, and not one that stays (V3). True: the row was not being filled. */
+bool row_region_spoiled(struct row_op *op);
+void row_region_synced(struct row_op *op); /* its redundancy has been made right */
+
+/* row_log.c: what the journal has to do with this row */
+bool row_log_wanted(const struct row_op *op);                               /* before it is written, or given back */
+void row_log_ask(struct row_op *op);                                        /* then the task runs */
+bool row_log_over(struct row_op *op);                                       /* false: not yet */
+void row_log_written(struct row_op *op);                                    /* what was logged is in place */
+bool row_log_partial(const struct row_op *op, const struct row_band *band); /* does it take scratch pages? */
 
 /* row_math.c: from the old bytes and the request's to the new */
 void row_compute(struct row_op *op, struct row_band *band);
+/* The new parity without the new data, into band->partial. */
+void row_compute_partial(struct row_op *op, struct row_band *band);
 bool row_is_zero(const struct row_band *band, unsigned role);
 /* Byte page_off of a list of pages. */
 static inline uint8_t *row_byte(struct page **pages, uint64_t page_off)

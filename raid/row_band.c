@@ -246,6 +246,8 @@ static void buffers_of_write(struct row_op *op, struct row_band *band)
     band->new[role] = plan->kind == PLAN_RMW ? band->old[role] : scratch(op, band);
     FOR_EACH_ROLE(role, plan->recover & plan->writes)
     band->new[role] = band->old[role];
+    if (row_log_partial(op, band))
+        band->partial = scratch(op, band);
 }
 
 static void buffers_of_job(struct row_op *op, struct row_band *band)
@@ -271,6 +273,7 @@ void row_window_buffers(struct row_op *op)
         struct row_band *band = &op->bands[i];
         memset(band->old, 0, roles * sizeof *band->old);
         memset(band->new, 0, roles * sizeof *band->new);
+        band->partial = NULL;
         if (op->kind == ROW_READ)
             buffers_of_read(op, band);
         else if (op->kind == ROW_WRITE)

@@ -169,3 +169,19 @@ void row_compute(struct row_op *op, struct row_band *band)
     if (op->kind == ROW_WORK_RESYNC)
         compare(band);
 }
+
+void row_compute_partial(struct row_op *op, struct row_band *band)
+{
+    unsigned parity = op->volume->layout.data;
+    uint64_t page_off = band->column % PAGE_BYTES;
+    for (uint64_t done = 0, span; done < band->len; done += span) {
+        span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
+        const uint8_t *from = row_byte(band->new[parity], page_off + done);
+        uint8_t *partial = row_byte(band->partial, page_off + done);
+        FOR_EACH_ROLE(role, band->target)
+        {
+            codec_delta(partial, from, row_byte(band->new[role], page_off + done), span);
+            from = partial;
+        }
+    }
+}

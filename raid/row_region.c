@@ -8,6 +8,9 @@
  *   DIRTY       members  members                           as CLEAN                  as a write     -        as ever
  *   SUSPECT     members  as V3                             as CLEAN                  as a write     DIRTY    as ever
  *
+ * This is policy bitmap. With the others a row that was filled is CLEAN, and stays so when it is written
+ * (writes_are_marked): DIRTY is then only what was SUSPECT and has been resynchronised.
+ *
  * Who writes zeroes and wants the space kept (BLK_NO_UNMAP) writes like others. Changes are asked for under the row's
  * lock, and the store (raid/map_store.c) leaves locked rows alone: so under the lock a state is what it was.
  *
@@ -66,28 +69,48 @@ void row_region_begin(struct row_op *op)
         region_touch(v->map, op->row);
 }
 
+/*
+ * Is a row DIRTY while it is written? In volumes with a journal the journal says more, and with policy resync all rows
+ * that were ever written are resynchronised after a crash.
+ */
+static bool writes_are_marked(const struct row_op *op)
+{
+    return op->volume->consistency == SB_BITMAP;
+}
+
 bool row_region_wants_change(struct row_op *op)
 {
     struct volume *v = op->volume;
     enum region_state state = volume_region(v, op->row);
     if (v->map == NULL || op->fill || (op->kind != ROW_WRITE && op->kind != ROW_ZERO))
         return false;
-    return !op->change.over && (op->unmap ? state != REGION_UNWRITTEN : state == REGION_CLEAN);
+    return !op->change.over && (op->unmap ? state != REGION_UNWRITTEN : state == REGION_CLEAN && writes_are_marked(op));
+}
+
+static enum region_state state_wanted(const struct row_op *op)
+{
+    if (op->spoiled)
+        return REGION_SUSPECT;
+    if (op->unmap)
+        return REGION_UNWRITTEN;
+    return op->fill && !writes_are_marked(op) ? REGION_CLEAN : REGION_DIRTY;
 }
 
 void row_region_change(struct row_op *op)
 {
     struct volume *v = op->volume;
-    op->change.to = op->unmap ? REGION_UNWRITTEN : REGION_DIRTY;
+    op->change.to = state_wanted(op);
     op->change.flush_first = op->fill;
     v->owner->ops->region_change(v->owner, v->map, &op->change);
 }
 
-void row_region_spoiled(struct row_op *op)
+bool row_region_spoiled(struct row_op *op)
 {
     struct volume *v = op->volume;
-    if (v->map != NULL && volume_region(v, op->row) != REGION_UNWRITTEN)
-        region_set(v->map, op->row, REGION_SUSPECT);
+    if (v->map == NULL || volume_region(v, op->row) == REGION_UNWRITTEN)
+        return false;
+    region_set(v->map, op->row, REGION_SUSPECT);
+    return true;
 }
 
 void row_region_synced(struct row_op *op)

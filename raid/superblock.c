@@ -164,13 +164,16 @@ const char *superblock_plan(struct sb_array *array, uint64_t member_bytes, uint3
     /* A row takes half a byte; twice that, so that volumes find room whatever their number. */
     array->map_bytes = share(member_bytes, 4096, 1 * MIB, MAX(64 * MIB, member_bytes / chunk));
     array->journal_start = array->map_start + array->map_bytes;
-    array->journal_bytes = share(member_bytes, 64, 4 * MIB, 64 * MIB);
+    if (array->journal_bytes != 0)
+        array->journal_bytes = round_up(MIN(array->journal_bytes, member_bytes), MIB);
+    else
+        array->journal_bytes = share(member_bytes, 64, 4 * MIB, 64 * MIB);
     array->headroom_start = array->journal_start + array->journal_bytes;
     array->headroom_bytes = share(member_bytes, 64, 8 * MIB, 128 * MIB);
     array->data_start = array->headroom_start + array->headroom_bytes;
-    uint64_t rest = superblock_tail(member_bytes) - array->data_start;
-    array->data_bytes = round_down(rest, coercion_unit(member_bytes));
-    return NULL;
+    uint64_t end = superblock_tail(member_bytes);
+    array->data_bytes = end < array->data_start ? 0 : round_down(end - array->data_start, coercion_unit(member_bytes));
+    return array->data_bytes == 0 ? "the journal that is asked for leaves no room for data" : NULL;
 }
 
 uint64_t superblock_map_blocks(const struct sb_array *array)
@@ -186,6 +189,30 @@ uint64_t superblock_map_blocks_of(const struct layout *layout)
 uint64_t superblock_tail(uint64_t member_bytes)
 {
     return member_bytes < 2 * MIB ? 0 : round_down(member_bytes, MIB) - SB_TAIL_BYTES;
+}
+
+const char *sb_consistency_name(enum sb_consistency consistency)
+{
+    static const char *const names[] = {"resync", "bitmap", "ppl", "journal"};
+    return (unsigned)consistency < ARRAY_LENGTH(names) ? names[consistency] : "unknown";
+}
+
+const char *superblock_consistency_check(const struct layout *layout, enum sb_consistency consistency)
+{
+    if (layout->redundancy == 0 && consistency != SB_RESYNC)
+        return "without redundancy there is nothing to keep consistent";
+    if (consistency == SB_PPL && (!layout->parity || layout->redundancy != 1))
+        return "policy ppl is for one parity (RAID 3, 5, 30, 50)";
+    return consistency == SB_JOURNAL && !layout->parity ? "policy journal is for levels with parity" : NULL;
+}
+
+enum sb_consistency superblock_consistency_for(const struct layout *layout)
+{
+    if (layout->redundancy == 0)
+        return SB_RESYNC;
+    if (!layout->parity)
+        return SB_BITMAP;
+    return layout->redundancy == 1 ? SB_PPL : SB_JOURNAL;
 }
 
 const char *sb_member_state_name(enum sb_member_state state)

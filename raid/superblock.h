@@ -63,7 +63,7 @@ struct sb_volume {
         extent;    /* place in the data area of every member, bytes, multiples of 1 MiB (span: extent 0 = all) */
     uint64_t size; /* bytes the volume offers */
     uint32_t logical_block;
-    enum sb_consistency consistency;
+    enum sb_consistency consistency; /* without redundancy: SB_RESYNC */
     /* With redundancy, else 0: its region map, one entry a row. */
     uint64_t map_block; /* where in the map area it begins, in pairs of blocks */
     bool unmapped;      /* the map is not on the members yet: no row was ever written */
@@ -90,6 +90,7 @@ struct sb_array {
     uint64_t committed;            /* a generation that all live members are known to have; 0: none is known */
     uint64_t created_s, updated_s; /* seconds since 1970 */
     bool clean;                    /* no write may be in flight anywhere */
+    struct uuid epoch;             /* of the journal: entries with another one mean nothing. Nil: never opened */
     unsigned forks_count;          /* at least 1; the last is the present one */
     struct sb_fork forks[SB_FORKS_MAX];
     /* The plan of every member, bytes: all offsets stand here, none is computed from a constant. */
@@ -136,7 +137,7 @@ bool superblock_text_ok(const char *text, size_t size);
 
 /*
  * Fill the plan (map_start .. data_bytes) for members of at least `member_bytes` and volumes of chunks not below
- * `chunk`. NULL or why not (too small).
+ * `chunk`. journal_bytes is what is wished for, or 0. NULL or why not (too small).
  */
 const char *superblock_plan(struct sb_array *array, uint64_t member_bytes, uint32_t chunk);
 /* Blocks (pairs) of region map that the array has room for, and that a layout takes. */
@@ -148,5 +149,9 @@ uint64_t superblock_tail(uint64_t member_bytes);
 
 const char *sb_member_state_name(enum sb_member_state state);
 const char *sb_scrub_mode_name(enum sb_scrub_mode mode);
+const char *sb_consistency_name(enum sb_consistency consistency);
+/* Why a volume of this layout cannot have this policy, or NULL; and the one it gets if nothing is said. */
+const char *superblock_consistency_check(const struct layout *layout, enum sb_consistency consistency);
+enum sb_consistency superblock_consistency_for(const struct layout *layout);
 
 #endif

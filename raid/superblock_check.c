@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "raid/superblock.h"
+#include "raid/journal.h"
 
 #define BYTES_MAX (1ull << 56)
 
@@ -173,6 +173,11 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
     struct layout layout;
     if (!superblock_layout(a, v, &layout))
         return "a volume has a layout that cannot be";
+    why = superblock_consistency_check(&layout, v->consistency);
+    if (why != NULL)
+        return why;
+    if (consistency_is_closed(v->consistency) && a->journal_bytes < JOURNAL_BYTES_MIN)
+        return "the journal area is too small for the policy of a volume";
     if (v->size == 0 || v->size % v->logical_block != 0 || v->size > layout.rows * layout.row_data)
         return "a volume's size is not what its extent can hold";
     if ((why = scrub_check(&v->scrub, &layout)) != NULL)

@@ -59,8 +59,7 @@ static const char *scrub_word(unsigned value)
 
 static const char *consistency_word(unsigned value)
 {
-    static const char *const names[] = {"resync", "bitmap", "ppl", "journal"};
-    return names[value];
+    return sb_consistency_name((enum sb_consistency)value);
 }
 
 static const struct words level_words = {level_word, RAID_LEVEL_COUNT};
@@ -106,6 +105,7 @@ static const struct field array_fields[] = {
     NUMBER(sb_array, created_s, "created", NUMBER_MAX),
     NUMBER(sb_array, updated_s, "updated", NUMBER_MAX),
     BOOL(sb_array, clean, "clean", false),
+    UUID(sb_array, epoch, "epoch"),
     NUMBER(sb_array, map_start, "map_start", BYTES_MAX),
     NUMBER(sb_array, map_bytes, "map_bytes", BYTES_MAX),
     NUMBER(sb_array, journal_start, "journal_start", BYTES_MAX),

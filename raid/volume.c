@@ -97,15 +97,18 @@ static void windows_choose(struct volume *v)
     const struct layout *l = &v->layout;
     uint64_t chunk = l->spec.chunk;
     unsigned buffers = l->roles + (l->parity ? l->redundancy : 0), parities = l->parity ? l->redundancy : 0;
-    v->window = v->window_full = l->roles * chunk <= NARROW_ROW_MAX ? chunk : MIN(chunk, NARROW_WINDOW);
+    bool closed = consistency_is_closed(v->consistency);
+    uint64_t most = closed ? JOURNAL_WINDOW_MAX : UINT64_MAX; /* what one record takes */
+    v->window = v->window_full = MIN(l->roles * chunk <= NARROW_ROW_MAX ? chunk : MIN(chunk, NARROW_WINDOW), most);
     if (l->redundancy == 0)
         return;
+    buffers += v->consistency == SB_PPL;
     v->op_pages = buffers * pages_for(v->window);
     if (parities == 0)
         return;
     /* A row written in full needs scratch for its parities only. */
     uint64_t each = MAX(v->op_pages, NARROW_ROW_MAX / PAGE_BYTES) / parities - pages_for(0);
-    v->window_full = MIN(chunk, MAX(v->window, each * PAGE_BYTES));
+    v->window_full = MIN(MIN(chunk, most), MAX(v->window, each * PAGE_BYTES));
     v->op_pages = MAX(v->op_pages, parities * pages_for(v->window_full));
 }
 
@@ -269,6 +272,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
 {
     ASSERT(o->start % PAGE_BYTES == 0 && o->size <= o->layout->rows * o->layout->row_data);
     ASSERT((o->map != NULL) == (o->layout->redundancy > 0));
+    ASSERT(!consistency_is_closed(o->consistency) || o->layout->parity);
     struct volume *v = calloc(1, sizeof *v);
     if (v == NULL)
         return NULL;
@@ -277,6 +281,8 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     v->members = o->members;
     v->start = o->start;
     v->map = o->map;
+    v->uuid = o->uuid;
+    v->consistency = o->consistency;
     v->owner = o->owner;
     codec_init(&v->codec, v->layout.parity, v->layout.data, v->layout.redundancy);
     struct blk_info info = info_of(v, o);

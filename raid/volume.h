@@ -17,8 +17,9 @@
  *     from data.
  * V4  All memory is taken when the volume is opened: contexts, row locks, scratch pages. When one runs dry requests
  *     wait in order.
- * V5  A row is DIRTY in the map on all live members before the first byte of a write reaches one of them. The first
- *     write ever fills the whole row; only when that is durable the map says so, and only then is it acknowledged:
+ * V5  Policy bitmap: a row is DIRTY in the map on all live members before the first byte of a write reaches one of
+ *     them. Policies ppl and journal: its record is in the journal, or losses that it was planned with are on disk
+ *     (raid/journal_store.h, J1). Whatever the policy, the first write ever fills the whole row; only when that is durable the map says so, and only then is it acknowledged:
  * until then, and after a crash, the row reads as zeroes. A discard of a whole row is a change of the map.
  */
 #ifndef RAID_VOLUME_H
@@ -26,12 +27,14 @@
 
 #include "core/blkdev.h"
 #include "raid/codec.h"
+#include "raid/journal.h"
 #include "raid/layout.h"
 #include "raid/member.h"
 #include "raid/region_map.h"
 
 struct volume;
 struct volume_owner;
+struct journal_wait;
 
 struct volume_owner_ops {
     /*
@@ -52,6 +55,10 @@ struct volume_owner_ops {
     bool (*loss_recorded)(struct volume_owner *, struct task *task);
     /* Bring a region of the volume's map to another state, in memory and on all live members; see region_change. */
     void (*region_change)(struct volume_owner *, struct region_map *, struct region_change *);
+    /* Policies ppl and journal: see raid/journal_store.h. */
+    void (*journal_write)(struct volume_owner *, struct journal_record *);
+    void (*journal_written)(struct volume_owner *, struct journal_record *);
+    bool (*journal_forget)(struct volume_owner *, const struct uuid *volume, uint64_t row, struct journal_wait *);
 };
 
 struct volume_owner {
@@ -67,6 +74,8 @@ struct volume_options {
     uint64_t size;                 /* bytes offered, at most layout rows */
     uint32_t logical_block;
     struct region_map *map; /* of all rows, outlives the volume; NULL for a layout without redundancy, and no other */
+    struct uuid uuid;
+    enum sb_consistency consistency;
     struct volume_owner *owner;
     unsigned runs_max, rows_max; /* contexts; 0: the usual number */
     uint64_t scratch_bytes;      /* 0: the usual, 16 MiB at most; at least what two rows take */

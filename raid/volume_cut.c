@@ -120,8 +120,9 @@ static enum row_kind row_kind_for(const struct volume *v, const struct blk_req *
 {
     if (req->op == BLK_READ)
         return ROW_READ;
-    bool zero = req->op != BLK_WRITE && (!v->layout.parity || len == v->layout.row_data);
-    return zero ? ROW_ZERO : ROW_WRITE;
+    bool kept = req->op == BLK_WRITE_ZEROES && (req->flags & BLK_NO_UNMAP) && v->consistency == SB_JOURNAL;
+    bool zero = req->op != BLK_WRITE && (!v->layout.parity || (len == v->layout.row_data && !kept));
+    return zero ? ROW_ZERO : ROW_WRITE; /* what is to be logged needs bytes */
 }
 
 /* Flags for the members: a discard that has become a write of zeroes wants the space freed, not kept. */

@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "raid/volume.h"
+#include "raid/journal.h"
 #include "tests/sim/sim.h"
 
 static const struct shape {
@@ -67,6 +68,22 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
         v->hot[i] = dice_below(dice, rows);
 }
 
+/* The default of the level, or any other that it can have. */
+static void draw_consistency(struct sim *s)
+{
+    struct dice dice = dice_for(s->seed, 2);
+    s->config.journal_bytes = dice_one_in(&dice, 2) ? JOURNAL_BYTES_MIN : 0;
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        struct sim_volume *v = &s->volumes[i];
+        v->spec.consistency_given = !dice_one_in(&dice, 2);
+        do
+            v->spec.consistency = (enum sb_consistency)dice_below(&dice, 4);
+        while (superblock_consistency_check(&v->layout, v->spec.consistency) != NULL);
+        if (!v->spec.consistency_given)
+            v->spec.consistency = superblock_consistency_for(&v->layout);
+    }
+}
+
 static void draw_weights(struct sim *s, struct dice *dice)
 {
     static const unsigned usual[ACT_KINDS] = {
@@ -118,6 +135,7 @@ void config_draw(struct sim *s)
         draw_volume(s, &dice, second, c->volumes++);
     draw_weights(s, &dice);
     draw_actions(s, &dice);
+    draw_consistency(s);
     c->scarce = dice_one_in(&dice, 4);
 }
 

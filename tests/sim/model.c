@@ -26,18 +26,21 @@ static uint64_t sectors(const struct model *m)
     return m->size / SIM_SECTOR;
 }
 
-struct model *model_create(const struct layout *layout, unsigned first_slot, uint64_t size, bool garbage)
+struct model *model_create(const struct layout *layout, enum sb_consistency consistency, unsigned first_slot,
+                           uint64_t size, bool garbage)
 {
     struct model *m = calloc(1, sizeof *m);
     ASSERT(m != NULL);
     m->layout = *layout;
+    m->consistency = consistency;
     m->first_slot = first_slot;
     m->size = size;
     m->rows = (size + layout->row_data - 1) / layout->row_data;
     m->cells = calloc(sectors(m), sizeof *m->cells);
     m->touched = calloc(sectors(m), sizeof *m->touched);
     m->hole = calloc(m->rows, 1);
-    ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL);
+    m->torn = calloc(sectors(m), 1);
+    ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL && m->torn != NULL);
     (void)op_add(
         m, (struct model_op){.len = size, .ok = true, .durable = true, .zero = true, .any = garbage, .settled = true});
     m->clock = 1;
@@ -58,6 +61,7 @@ struct model *model_clone(const struct model *from)
     m->touched = copy_of(from->touched, sectors(m) * sizeof *m->touched);
     m->ops = copy_of(from->ops, m->ops_room * sizeof *m->ops);
     m->hole = copy_of(from->hole, m->rows);
+    m->torn = copy_of(from->torn, sectors(m));
     for (uint32_t i = 0; i < m->touched_count; i++)
         m->cells[m->touched[i]] = copy_of(from->cells[m->touched[i]], sizeof **m->cells);
     return m;
@@ -71,6 +75,7 @@ void model_destroy(struct model *m)
     free(m->touched);
     free(m->ops);
     free(m->hole);
+    free(m->torn);
     free(m);
 }
 

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "raid/layout.h"
+#include "raid/superblock.h"
 
 enum { MODEL_ENTRIES = 8, MODEL_READS = 64 };
 
@@ -46,6 +46,7 @@ enum {
 
 struct model {
     struct layout layout;
+    enum sb_consistency consistency;
     unsigned first_slot;
     uint64_t size, rows, clock;
     struct model_cell **cells; /* by sector; NULL: as created */
@@ -55,10 +56,12 @@ struct model {
     uint32_t ops_count, ops_room;
     uint64_t reads[MODEL_READS]; /* submit times of reads under way; 0: free */
     uint8_t *hole;               /* by row */
+    uint8_t *torn;               /* by sector, of rows in HOLE_OPEN: was being written with other chunks of its row */
 };
 
 /* `garbage`: nobody knows what was on the disks before; else they were zero. */
-struct model *model_create(const struct layout *layout, unsigned first_slot, uint64_t size, bool garbage);
+struct model *model_create(const struct layout *layout, enum sb_consistency consistency, unsigned first_slot,
+                           uint64_t size, bool garbage);
 struct model *model_clone(const struct model *model);
 void model_destroy(struct model *model);
 

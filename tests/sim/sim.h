@@ -89,6 +89,7 @@ struct sim_config {
     bool scarce; /* little memory: requests wait for it */
     unsigned members, volumes;
     struct blk_info disk;
+    uint64_t journal_bytes;
     unsigned weights[ACT_KINDS];
     unsigned actions, fua_one_in, depth;
 };

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/log.h"
+#include "raid/journal.h"
 #include "raid/label.h"
 
 #define REMEMBERED_NS 2000000000ull
@@ -43,7 +44,7 @@ static void litter(struct sim *s, struct simdisk *disk)
 {
     struct dice dice = dice_for(s->seed, 200 + disk->number);
     uint8_t bytes[PAGE_BYTES];
-    struct sb_array plan;
+    struct sb_array plan = {.journal_bytes = s->config.journal_bytes};
     (void)superblock_plan(&plan, disk->dev.info.size, 4096);
     for (unsigned i = 0; i < 48; i++) {
         uint64_t off = plan.data_start + dice_below(&dice, 256 * s->config.volumes) * PAGE_BYTES;
@@ -102,13 +103,22 @@ void world_look(struct sim *s)
             s->trouble &= ~sim_bit(slot);
 }
 
-void world_slot_lost(struct sim *s, unsigned slot)
+/* `all`: else only of volumes that may start without it after a crash. */
+static void slot_lost(struct sim *s, unsigned slot, bool all)
 {
     world_look(s);
-    for (unsigned i = 0; i < s->config.volumes; i++)
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        if (!all && !consistency_is_closed(s->volumes[i].spec.consistency))
+            continue;
         for (uint64_t row = 0; row < s->volumes[i].model->rows; row++)
             model_chunk_lost(s->volumes[i].model, slot, row,
                              s->array != NULL && (peek_row(s->array, i, row) & ROW_SYNCED));
+    }
+}
+
+void world_slot_lost(struct sim *s, unsigned slot)
+{
+    slot_lost(s, slot, true);
 }
 
 bool world_trouble(struct sim *s, unsigned slot)
@@ -274,10 +284,11 @@ static uint64_t lost_slots(const struct sim *s, const struct assembly *a)
     return lost;
 }
 
-static bool has_parity(const struct sim *s)
+/* Is there a volume whose write hole is open? */
+static bool has_hole(const struct sim *s)
 {
     for (unsigned i = 0; i < s->config.volumes; i++)
-        if (s->volumes[i].layout.parity)
+        if (s->volumes[i].layout.parity && !consistency_is_closed(s->volumes[i].spec.consistency))
             return true;
     return false;
 }
@@ -308,7 +319,7 @@ static void check_verdict(struct sim *s, const struct assembly *a, const struct 
     if (a->verdict == ASSEMBLY_WAITING)
         SIM_CHECK(s, !config_survives(s, lost), "it waits, and all volumes could run: %s", a->reason);
     if (a->verdict == ASSEMBLY_DIRTY_DEGRADED)
-        SIM_CHECK(s, has_parity(s) && lost != 0 && !a->array.clean && !how->force,
+        SIM_CHECK(s, has_hole(s) && lost != 0 && !a->array.clean && !how->force,
                   "it is refused as dirty and degraded: %s", a->reason);
     if (a->verdict == ASSEMBLY_COMPLETE)
         SIM_CHECK(s, lost == 0, "complete, and slots are lost: %s", a->reason);
@@ -344,9 +355,9 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
     struct sim_call call = call_new();
     uint64_t lost = lost_slots(s, a);
     take_disks(s, a, found, disks);
-    for (unsigned slot = 0; how->force && slot < s->config.members; slot++)
+    for (unsigned slot = 0; slot < s->config.members; slot++)
         if (lost & sim_bit(slot))
-            world_slot_lost(s, slot);
+            slot_lost(s, slot, how->force);
     s->must_in &= ~lost;
     s->torn = lost != 0;
     s->torn_away = how->away;
@@ -497,7 +508,8 @@ static void create_models(struct sim *s)
         struct sim_volume *v = &s->volumes[i];
         SIM_CHECK(s, superblock_layout(a, &a->volumes[i], &v->layout), "no layout");
         bool mapped = v->layout.redundancy > 0; /* then nobody sees what was on the disks before */
-        v->model = model_create(&v->layout, v->first_slot, a->volumes[i].size, s->config.garbage && !mapped);
+        v->model = model_create(&v->layout, a->volumes[i].consistency, v->first_slot, a->volumes[i].size,
+                                s->config.garbage && !mapped);
     }
 }
 
@@ -508,6 +520,7 @@ void world_create(struct sim *s)
     ASSERT(spec != NULL);
     text_format(spec->name, sizeof spec->name, "sim");
     spec->disks_count = s->config.members;
+    spec->journal_bytes = s->config.journal_bytes;
     spec->volumes_count = s->config.volumes;
     for (unsigned slot = 0; slot < s->config.members; slot++) {
         struct simdisk *disk = world_disk_new(s);

@@ -1,9 +1,9 @@
-# Degraded and not stopped cleanly: without a journal acknowledged writes may be missing, so a parity array does not start
+# Degraded and not stopped cleanly: without a journal (policy bitmap) acknowledged writes may be missing, so a parity array does not start
 # by itself; --force starts it and says so. A mirror starts, since nothing can be missing from it.
 . "$(dirname "$0")/functions.sh"
 make_disks 4 64M
 EXTRA_TOP=
-write_config raid5 'size = "32 MiB";'
+write_config raid5 'size = "32 MiB"; consistency = "bitmap";'
 start_daemon
 wait_idle
 random_file "$DIR/in" 33554432 1

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "daemon/config.h"
 #include "daemon/units.h"
+#include "raid/superblock.h"
 
 static const char good[] =
     "daemon = { reactors = 2; memory = \"64 MiB\"; };\n"
@@ -266,4 +267,39 @@ Test(units, sizes)
     cr_expect_str_eq(text, "1.5 GiB");
     duration_format(3725, text, sizeof text);
     cr_expect_str_eq(text, "1 h 2 min");
+}
+
+Test(config, a_consistency_policy_must_go_with_its_level)
+{
+    static const struct {
+        const char *level, *policy, *wrong; /* wrong: NULL, or a part of the message */
+        int value;
+    } cases[] = {
+        {"raid5", "ppl", NULL, SB_PPL},
+        {"raid6", "journal", NULL, SB_JOURNAL},
+        {"raid1", "resync", NULL, SB_RESYNC},
+        {"raid5", "default", NULL, -1},
+        {"raid6", "ppl", "volume \"v\" (raid6): policy ppl is for one parity", 0},
+        {"raid1", "journal", "policy journal is for levels with parity", 0},
+        {"raid0", "bitmap", "without redundancy", 0},
+        {"raid5", "log", "is none of default, resync, bitmap, ppl and journal", 0},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d3\" ];\n"
+                 "  volumes = ( { name = \"v\"; level = \"%s\"; consistency = \"%s\"; } ); } );\n",
+                 cases[i].level, cases[i].policy);
+        struct loaded l = load(text);
+        cr_assert((l.config != NULL) == (cases[i].wrong == NULL), "%s, %s: %s", cases[i].level, cases[i].policy,
+                  l.errors.count > 0 ? l.errors.lines[0] : "taken");
+        if (l.config == NULL) {
+            cr_expect(strstr(l.errors.lines[0], cases[i].wrong) != NULL, "%s", l.errors.lines[0]);
+        } else {
+            const struct config_array *a = config_item(&l.config->arrays, struct config_array, 0);
+            cr_expect_eq(config_item(&a->volumes, struct config_volume, 0)->consistency, cases[i].value, "%s %s",
+                         cases[i].level, cases[i].policy);
+        }
+        unload(&l);
+    }
 }

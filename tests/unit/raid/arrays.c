@@ -108,6 +108,8 @@ static struct array_volume_spec volume_spec(const char *name, enum raid_level le
                    .rotation = ROTATE_LEFT_SYMMETRIC,
                    .spans = level == RAID_30 || level == RAID_50 || level == RAID_60 ? 2 : 0},
         .size = size};
+    spec.consistency_given = level != RAID_0 && level != RAID_SPAN && level != RAID_JBOD;
+    spec.consistency = spec.consistency_given ? SB_BITMAP : SB_RESYNC;
     text_format(spec.name, sizeof spec.name, "%s", name);
     return spec;
 }

@@ -36,7 +36,7 @@ void rig_disk_replace(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t l
 /* "disk0", ... */
 struct array_disk rig_disk(const struct rig *rig, unsigned slot);
 
-/* Array "r0" on all disks. */
+/* Array "r0" on all disks. Volumes with redundancy have the policy bitmap, unless the test says something else. */
 struct array_spec *rig_spec(const struct rig *rig);
 void rig_spec_add(struct array_spec *spec, const char *name, enum raid_level level, uint64_t size);
 

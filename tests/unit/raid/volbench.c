@@ -117,8 +117,15 @@ static void owner_region_change(struct volume_owner *owner, struct region_map *m
         timer_start(&b->t->loop, &b->map_timer, 50000);
 }
 
-static const struct volume_owner_ops owner_ops = {owner_change_begin,     owner_change_end,    owner_member_error,
-                                                  owner_member_corrected, owner_loss_recorded, owner_region_change};
+static const struct volume_owner_ops owner_ops = {owner_change_begin,
+                                                  owner_change_end,
+                                                  owner_member_error,
+                                                  owner_member_corrected,
+                                                  owner_loss_recorded,
+                                                  owner_region_change,
+                                                  NULL,
+                                                  NULL,
+                                                  NULL};
 
 void bench_synced(struct bench *b)
 {
@@ -195,6 +202,7 @@ void bench_reopen(struct bench *b)
                                .size = size,
                                .logical_block = b->options.logical_block,
                                .map = b->layout.redundancy > 0 ? &b->map : NULL,
+                               .consistency = b->layout.redundancy > 0 ? SB_BITMAP : SB_RESYNC,
                                .owner = &b->owner,
                                .runs_max = b->options.runs_max,
                                .rows_max = b->options.rows_max,

@@ -1,0 +1,621 @@
+/*
+ * See raid/journal_store.h for the drawing and the rules.
+ *
+ * Positions in a ring are pages counted from the start of the epoch; position p stands in page p % size. An entry does
+ * not wrap: where it does not fit before the end, the rest of the lap is left out. What is live is kept group by group:
+ * ids are given in order, so a group is a range of ids and, in each ring, begins at one position.
+ */
+#include "raid/journal_store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "raid/array_impl.h"
+#include "raid/journal_io.h"
+
+enum {
+    HEADERS = 256,      /* entries in a group, all members together */
+    STREAM_PAGES = 256, /* pages in a group, one member */
+    GROUPS = 1024,      /* live */
+    RESERVE_PAGES = 64, /* of a ring: kept for tails */
+    RESERVE_GROUPS = 8,
+    ROWS = 4096, /* of the table of last ids */
+};
+
+enum journal_state { JOURNAL_IDLE, JOURNAL_FLUSHING, JOURNAL_WRITING, JOURNAL_RECORDING };
+
+static const struct sm_state journal_states[] = {
+    [JOURNAL_IDLE] = {"idle", SM_TO(JOURNAL_FLUSHING) | SM_TO(JOURNAL_WRITING)},
+    [JOURNAL_FLUSHING] = {"flushing", SM_TO(JOURNAL_WRITING) | SM_TO(JOURNAL_IDLE)},
+    [JOURNAL_WRITING] = {"writing", SM_TO(JOURNAL_RECORDING)},
+    [JOURNAL_RECORDING] = {"recording", SM_TO(JOURNAL_IDLE)},
+};
+
+struct journal_stream {
+    uint64_t head, tail; /* live: [tail, head) */
+    uint64_t planned;    /* head, with the group that is being put together */
+    unsigned planned_pages;
+    struct journal_io io;
+    struct journal *journal;
+    uint64_t at, first;  /* of this group: to be written next; where it begins */
+    unsigned count, gap; /* pages of this group; how many of them stand before the end of the ring */
+    struct page *pages[STREAM_PAGES];
+    bool headers[STREAM_PAGES];
+};
+
+struct journal_group {
+    uint64_t first_id, end_id;
+    unsigned undone; /* records whose writes in place are not over */
+};
+
+struct journal {
+    struct array *array;
+    struct sm state;
+    uint32_t ring; /* pages */
+    unsigned slots;
+    struct page_pool *headers;
+    struct journal_stream *streams;
+    struct journal_group *groups;
+    uint64_t *starts;            /* by group, slot: position where the group begins */
+    uint64_t oldest, next_group; /* numbers of groups; the live ones are in between */
+    uint64_t next_id;            /* to be given */
+    uint64_t tail, durable_tail; /* J2, J3 */
+    uint64_t flushed;            /* J4: of ids below the writes in place are durable */
+    uint64_t last_id[ROWS];      /* by a hash of the row: the last record of any of these rows */
+    struct journal_record_list queue, group;
+    TAILQ_HEAD(journal_waits, journal_wait) waits; /* by `until` */
+    bool blocked;                                  /* the first in the queue found no room */
+    /* The group under way. */
+    uint64_t live; /* members it was planned for */
+    bool with_tail;
+    uint64_t flush_tail; /* tail when its flush is over */
+    unsigned headers_planned, busy;
+    struct array_flush flush;
+    struct task recorded;
+};
+
+static void kick(struct journal *j);
+
+static uint64_t live_slots(const struct journal *j)
+{
+    uint64_t slots = 0;
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        if (member_writable(&j->array->members[slot]))
+            slots |= slot_bit(slot);
+    return slots;
+}
+
+static uint64_t *last_id(struct journal *j, const struct uuid *volume, uint64_t row)
+{
+    uint64_t hash = (row + volume->bytes[0] * UINT64_C(0x100000001)) * UINT64_C(0x9e3779b97f4a7c15);
+    return &j->last_id[(hash >> 40) % ROWS];
+}
+
+static struct journal_group *group_at(struct journal *j, uint64_t number)
+{
+    return &j->groups[number % GROUPS];
+}
+
+/* --- room --- */
+
+/* Where an entry of so many pages goes. */
+static uint64_t place_from(const struct journal *j, uint64_t position, uint32_t pages)
+{
+    uint64_t left = j->ring - position % j->ring;
+    return left < pages ? position + left : position;
+}
+
+/* Index behind the pieces of the slot that begin at `first`; *pages: what their entry takes. */
+static unsigned part_end(const struct journal_record *record, unsigned first, uint32_t *pages)
+{
+    unsigned end = first;
+    *pages = 1;
+    for (; end < record->pieces_count && record->pieces[end].slot == record->pieces[first].slot; end++)
+        if (record->pieces[end].pages != NULL)
+            *pages += page_count_for(record->pieces[end].column, record->pieces[end].len);
+    ASSERT(end - first <= JOURNAL_EXTENTS_MAX && *pages <= JOURNAL_ENTRY_PAGES);
+    return end;
+}
+
+static bool part_fits(const struct journal *j, const struct journal_stream *stream, uint32_t pages)
+{
+    uint64_t end = place_from(j, stream->planned, pages) + pages;
+    return end + RESERVE_PAGES <= stream->tail + j->ring && stream->planned_pages + pages <= STREAM_PAGES &&
+           stream->planned_pages + pages <= j->ring / 4;
+}
+
+static bool record_fits(const struct journal *j, const struct journal_record *record)
+{
+    unsigned headers = j->headers_planned;
+    uint32_t pages;
+    for (unsigned first = 0, end; first < record->pieces_count; first = end, headers++) {
+        end = part_end(record, first, &pages);
+        if (headers == HEADERS - j->slots || !part_fits(j, &j->streams[record->pieces[first].slot], pages))
+            return false;
+    }
+    return j->next_group - j->oldest < GROUPS - RESERVE_GROUPS;
+}
+
+static void stream_plan(struct journal *j, unsigned slot, uint32_t pages)
+{
+    struct journal_stream *stream = &j->streams[slot];
+    stream->planned = place_from(j, stream->planned, pages) + pages;
+    stream->planned_pages += pages;
+    j->headers_planned++;
+}
+
+/* Take from the queue what has room. */
+static void group_plan(struct journal *j)
+{
+    struct journal_record *record;
+    uint32_t pages;
+    j->live = live_slots(j);
+    while ((record = STAILQ_FIRST(&j->queue)) != NULL && record_fits(j, record)) {
+        STAILQ_REMOVE_HEAD(&j->queue, link);
+        STAILQ_INSERT_TAIL(&j->group, record, link);
+        for (unsigned first = 0, end; first < record->pieces_count; first = end) {
+            end = part_end(record, first, &pages);
+            stream_plan(j, record->pieces[first].slot, pages);
+        }
+    }
+    j->blocked = record != NULL;
+}
+
+/* With room for a tail, which comes first if there is to be one. What comes without it ends no later. */
+static void plan_begin(struct journal *j)
+{
+    j->headers_planned = 0;
+    for (unsigned slot = 0; slot < j->slots; slot++) {
+        j->streams[slot].planned = j->streams[slot].head + 1;
+        j->streams[slot].planned_pages = 1;
+    }
+}
+
+/* --- the tail --- */
+
+/* All ids below have been written in place. */
+static uint64_t done_below(struct journal *j)
+{
+    for (uint64_t number = j->oldest; number < j->next_group; number++)
+        if (group_at(j, number)->undone > 0)
+            return group_at(j, number)->first_id;
+    return j->next_id;
+}
+
+static bool half_full(const struct journal *j)
+{
+    bool half = j->next_group - j->oldest > GROUPS / 2;
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        half = half || j->streams[slot].head - j->streams[slot].tail > j->ring / 2;
+    return half;
+}
+
+/* Tails that free little may not eat up what the great ones need. */
+static bool scarce(const struct journal *j)
+{
+    bool scarce = j->next_group - j->oldest > GROUPS - RESERVE_GROUPS / 2;
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        scarce = scarce || j->streams[slot].head + RESERVE_PAGES / 2 > j->streams[slot].tail + j->ring;
+    return scarce;
+}
+
+static bool tail_is_wanted(struct journal *j)
+{
+    uint64_t done = done_below(j);
+    if (done <= j->durable_tail || (scarce(j) && done < j->next_id))
+        return false;
+    const struct journal_wait *wait = TAILQ_FIRST(&j->waits);
+    return (wait != NULL && wait->until < done) || j->blocked || half_full(j);
+}
+
+static void waits_end(struct journal *j, uint64_t tail)
+{
+    struct journal_wait *wait, *next;
+    for (wait = TAILQ_FIRST(&j->waits); wait != NULL; wait = next) {
+        next = TAILQ_NEXT(wait, link);
+        if (wait->until >= tail)
+            continue;
+        TAILQ_REMOVE(&j->waits, wait, link);
+        wait->over = true;
+        loop_defer(j->array->loop, wait->task);
+    }
+}
+
+/* The tail is on all live members: what is below is no more. */
+static void tail_is_durable(struct journal *j)
+{
+    j->durable_tail = j->tail;
+    while (j->oldest < j->next_group && group_at(j, j->oldest)->end_id <= j->durable_tail)
+        j->oldest++;
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        j->streams[slot].tail =
+            j->oldest < j->next_group ? j->starts[j->oldest % GROUPS * j->slots + slot] : j->streams[slot].head;
+    waits_end(j, j->durable_tail);
+}
+
+/* --- the end of a group --- */
+
+static void records_end(struct journal *j, struct journal_record_list *list)
+{
+    struct journal_record *record;
+    while ((record = STAILQ_FIRST(list)) != NULL) {
+        STAILQ_REMOVE_HEAD(list, link);
+        record->over = true;
+        loop_defer(j->array->loop, record->task);
+    }
+}
+
+static void group_over(struct journal *j)
+{
+    bool tail = j->with_tail && sm_state(&j->state) == JOURNAL_RECORDING;
+    sm_move(&j->state, JOURNAL_IDLE);
+    records_end(j, &j->group);
+    if (j->array->frozen)
+        journal_frozen(j);
+    else if (tail)
+        tail_is_durable(j);
+    kick(j);
+    array_step(j->array);
+}
+
+/* J1: the entries are durable; now what is missing must be known to be. */
+static void group_record(struct journal *j)
+{
+    if (losses_wait(j->array, &j->recorded))
+        group_over(j);
+}
+
+static void headers_put(struct journal_stream *stream)
+{
+    for (unsigned i = 0; i < stream->count; i++)
+        if (stream->headers[i])
+            page_put(stream->pages[i]);
+    stream->count = stream->gap = 0;
+}
+
+static void group_written(struct journal *j)
+{
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        headers_put(&j->streams[slot]);
+    sm_move(&j->state, JOURNAL_RECORDING);
+    group_record(j);
+}
+
+/* --- entries to the members --- */
+
+static void stream_write(struct journal_stream *stream);
+
+static void stream_over(struct journal_stream *stream)
+{
+    if (--stream->journal->busy == 0)
+        group_written(stream->journal);
+}
+
+static void stream_wrote(struct journal_io *io)
+{
+    struct journal_stream *stream = container_of(io, struct journal_stream, io);
+    stream->at += io->len / PAGE_BYTES;
+    if (io->status == BLK_OK && stream->at < stream->count)
+        stream_write(stream);
+    else
+        stream_over(stream);
+}
+
+/* What lies together: up to the end of the ring, and from its start on. */
+static void stream_write(struct journal_stream *stream)
+{
+    struct journal *j = stream->journal;
+    bool wrapped = stream->at >= stream->gap;
+    uint64_t end = wrapped ? stream->count : stream->gap;
+    uint64_t page = wrapped ? stream->at - stream->gap : stream->first % j->ring + stream->at;
+    stream->io = (struct journal_io){.array = j->array,
+                                     .slot = (unsigned)(stream - j->streams),
+                                     .op = BLK_WRITE,
+                                     .flags = BLK_FUA,
+                                     .off = j->array->description.journal_start + page * PAGE_BYTES,
+                                     .len = (end - stream->at) * PAGE_BYTES,
+                                     .pages = stream->pages + stream->at,
+                                     .done = stream_wrote};
+    journal_io_start(&stream->io);
+}
+
+static void page_append(struct journal_stream *stream, struct page *page, bool header)
+{
+    ASSERT(stream->count < STREAM_PAGES);
+    stream->headers[stream->count] = header;
+    stream->pages[stream->count++] = page;
+}
+
+/* Bring the header of an entry into the ring; its payload is to follow. */
+static void entry_append(struct journal *j, unsigned slot, struct journal_entry *entry)
+{
+    struct journal_stream *stream = &j->streams[slot];
+    uint32_t pages = journal_entry_pages(entry);
+    uint64_t position = place_from(j, stream->head, pages);
+    struct page *header;
+    bool taken = page_pool_get(j->headers, &header, 1);
+    ASSERT(taken && position + pages <= stream->tail + j->ring);
+    if (stream->count == 0)
+        stream->first = position;
+    else if (position != stream->head || position % j->ring == 0)
+        stream->gap = stream->count;
+    stream->head = position + pages;
+    entry->slot = slot;
+    entry->page = (uint32_t)(position % j->ring);
+    journal_encode(entry, header->data);
+    page_append(stream, header, true);
+}
+
+static struct journal_entry entry_new(struct journal *j, enum journal_kind kind, uint64_t slots)
+{
+    return (struct journal_entry){
+        .epoch = j->array->description.epoch, .id = j->next_id++, .tail = j->tail, .kind = kind, .slots = slots};
+}
+
+static void tail_append(struct journal *j, uint64_t live)
+{
+    struct journal_entry entry = entry_new(j, JOURNAL_TAIL, live);
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        if (live & slot_bit(slot))
+            entry_append(j, slot, &entry);
+}
+
+static struct journal_extent extent_of(const struct journal_piece *piece)
+{
+    bool payload = piece->pages != NULL;
+    return (struct journal_extent){.role = piece->role,
+                                   .column = piece->column,
+                                   .len = piece->len,
+                                   .crc = payload ? journal_crc(piece->pages, piece->column, piece->len) : 0,
+                                   .payload = payload,
+                                   .changed = piece->changed};
+}
+
+static void part_append(struct journal *j, struct journal_entry *entry, const struct journal_piece *pieces,
+                        unsigned count)
+{
+    struct journal_stream *stream = &j->streams[pieces[0].slot];
+    entry->extents_count = count;
+    for (unsigned i = 0; i < count; i++)
+        entry->extents[i] = extent_of(&pieces[i]);
+    entry_append(j, pieces[0].slot, entry);
+    for (unsigned i = 0; i < count; i++)
+        for (uint32_t page = 0; page < journal_extent_pages(&entry->extents[i]); page++)
+            page_append(stream, pieces[i].pages[page], false);
+}
+
+static void record_append(struct journal *j, struct journal_record *record, uint64_t live)
+{
+    struct journal_entry entry = entry_new(j, record->kind, 0);
+    uint32_t pages;
+    entry.volume = *record->volume;
+    entry.row = record->row;
+    entry.absent = record->members & ~live;
+    for (unsigned i = 0; i < record->pieces_count; i++)
+        entry.slots |= live & slot_bit(record->pieces[i].slot);
+    for (unsigned first = 0, end; first < record->pieces_count; first = end) {
+        end = part_end(record, first, &pages);
+        if (live & slot_bit(record->pieces[first].slot))
+            part_append(j, &entry, &record->pieces[first], end - first);
+    }
+    *last_id(j, record->volume, record->row) = entry.id;
+    record->live = true;
+    record->group = j->next_group;
+}
+
+/* Ids, headers, and a place among the live groups. */
+static void group_build(struct journal *j)
+{
+    struct journal_group *group = group_at(j, j->next_group);
+    struct journal_record *record;
+    uint64_t live = live_slots(j) & j->live;
+    *group = (struct journal_group){.first_id = j->next_id};
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        j->starts[j->next_group % GROUPS * j->slots + slot] = j->streams[slot].head;
+    if (j->with_tail)
+        tail_append(j, live);
+    STAILQ_FOREACH(record, &j->group, link)
+    {
+        record_append(j, record, live);
+        group->undone++;
+    }
+    group->end_id = j->next_id;
+    j->next_group++;
+}
+
+static void group_write(struct journal *j)
+{
+    sm_move(&j->state, JOURNAL_WRITING);
+    group_build(j);
+    j->busy = 1; /* until all are submitted */
+    for (unsigned slot = 0; slot < j->slots; slot++) {
+        struct journal_stream *stream = &j->streams[slot];
+        stream->at = 0;
+        if (stream->count == 0)
+            continue;
+        if (stream->gap == 0)
+            stream->gap = stream->count;
+        j->busy++;
+        stream_write(stream);
+    }
+    if (--j->busy == 0)
+        group_written(j);
+}
+
+/* --- the beginning of a group --- */
+
+static void flush_record(struct journal *j)
+{
+    if (j->with_tail && !losses_wait(j->array, &j->recorded))
+        return;
+    if (j->array->frozen) {
+        group_over(j);
+        return;
+    }
+    j->flushed = MAX(j->flushed, j->flush_tail);
+    if (j->with_tail) /* without it losses may not be on disk */
+        j->tail = MAX(j->tail, j->flush_tail);
+    group_write(j);
+}
+
+static void recorded(struct task *task)
+{
+    struct journal *j = container_of(task, struct journal, recorded);
+    if (sm_state(&j->state) == JOURNAL_FLUSHING)
+        flush_record(j);
+    else
+        group_record(j);
+}
+
+static void flushed(struct array_flush *flush)
+{
+    flush_record(container_of(flush, struct journal, flush));
+}
+
+/* J4: has a row of this group been written since the last flush? */
+static bool flush_is_wanted(struct journal *j)
+{
+    const struct journal_record *record;
+    STAILQ_FOREACH(record, &j->group, link)
+    if (record->kind == JOURNAL_PARITY && *last_id(j, record->volume, record->row) >= j->flushed)
+        return true;
+    return false;
+}
+
+static bool caches_are_volatile(const struct journal *j)
+{
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        if (member_writable(&j->array->members[slot]) && j->array->members[slot].dev->info.volatile_cache)
+            return true;
+    return false;
+}
+
+static void kick(struct journal *j)
+{
+    if (sm_state(&j->state) != JOURNAL_IDLE || j->array->frozen)
+        return;
+    plan_begin(j);
+    group_plan(j);
+    j->with_tail = tail_is_wanted(j);
+    j->flush_tail = done_below(j);
+    if (STAILQ_EMPTY(&j->group) && !j->with_tail)
+        return;
+    if (j->with_tail || flush_is_wanted(j)) {
+        sm_move(&j->state, JOURNAL_FLUSHING);
+        if (caches_are_volatile(j))
+            array_flush_start(j->array, &j->flush, flushed);
+        else
+            flush_record(j);
+        return;
+    }
+    group_write(j);
+}
+
+/* --- from outside --- */
+
+void journal_write(struct journal *j, struct journal_record *record)
+{
+    record->over = record->live = false;
+    STAILQ_INSERT_TAIL(&j->queue, record, link);
+    if (j->array->frozen)
+        journal_frozen(j);
+    else
+        kick(j);
+}
+
+void journal_written(struct journal *j, struct journal_record *record)
+{
+    if (!record->live)
+        return;
+    struct journal_group *group = group_at(j, record->group);
+    ASSERT(record->group >= j->oldest && record->group < j->next_group && group->undone > 0);
+    record->live = false;
+    if (--group->undone == 0)
+        kick(j);
+}
+
+static bool wait_until(struct journal *j, uint64_t until, struct journal_wait *wait)
+{
+    wait->over = until < j->durable_tail || j->array->frozen;
+    if (wait->over)
+        return true;
+    wait->until = until;
+    struct journal_wait *before = TAILQ_LAST(&j->waits, journal_waits);
+    while (before != NULL && before->until > until)
+        before = TAILQ_PREV(before, journal_waits, link);
+    if (before != NULL)
+        TAILQ_INSERT_AFTER(&j->waits, before, wait, link);
+    else
+        TAILQ_INSERT_HEAD(&j->waits, wait, link);
+    kick(j);
+    return false;
+}
+
+bool journal_forget(struct journal *j, const struct uuid *volume, uint64_t row, struct journal_wait *wait)
+{
+    return wait_until(j, *last_id(j, volume, row), wait);
+}
+
+bool journal_settle(struct journal *j, struct journal_wait *wait)
+{
+    return wait_until(j, j->next_id - 1, wait);
+}
+
+bool journal_idle(const struct journal *j)
+{
+    return sm_state(&j->state) == JOURNAL_IDLE && STAILQ_EMPTY(&j->queue) && TAILQ_EMPTY(&j->waits);
+}
+
+void journal_frozen(struct journal *j)
+{
+    records_end(j, &j->queue);
+    waits_end(j, UINT64_MAX);
+}
+
+/* --- life --- */
+
+static bool memory_take(struct journal *j)
+{
+    j->headers = page_pool_create(HEADERS);
+    j->streams = calloc(j->slots, sizeof *j->streams);
+    j->groups = calloc(GROUPS, sizeof *j->groups);
+    j->starts = calloc((size_t)GROUPS * j->slots, sizeof *j->starts);
+    if (j->headers == NULL || j->streams == NULL || j->groups == NULL || j->starts == NULL)
+        return false;
+    for (unsigned slot = 0; slot < j->slots; slot++)
+        j->streams[slot].journal = j;
+    return true;
+}
+
+struct journal *journal_create(struct array *array)
+{
+    struct journal *j = calloc(1, sizeof *j);
+    if (j == NULL)
+        return NULL;
+    ASSERT(array->description.journal_bytes >= JOURNAL_BYTES_MIN);
+    j->array = array;
+    j->slots = array->description.members_count;
+    j->ring = (uint32_t)MIN(array->description.journal_bytes / PAGE_BYTES, UINT64_C(1) << 20);
+    j->next_id = j->tail = j->durable_tail = j->flushed = 1;
+    j->recorded.run = recorded;
+    STAILQ_INIT(&j->queue);
+    STAILQ_INIT(&j->group);
+    TAILQ_INIT(&j->waits);
+    sm_init(&j->state, journal_states, ARRAY_LENGTH(journal_states), JOURNAL_IDLE);
+    if (memory_take(j))
+        return j;
+    journal_destroy(j);
+    return NULL;
+}
+
+void journal_destroy(struct journal *j)
+{
+    ASSERT(journal_idle(j));
+    if (j->headers != NULL)
+        page_pool_destroy(j->headers);
+    free(j->streams);
+    free(j->groups);
+    free(j->starts);
+    free(j);
+}
