@@ -8,8 +8,8 @@
 const char *sim_action_name(enum action_kind kind)
 {
     static const char *const names[ACT_KINDS] = {
-        "load", "run",   "quiet",  "verify", "spoil",  "reads fail", "time-outs", "writes fail", "slow", "vanish",
-        "die",  "cable", "replug", "fail",   "online", "kill",       "power",     "stop",        "split"};
+        "load", "run",   "quiet",  "verify", "spoil",  "reads fail", "time-outs", "writes fail", "slow",  "vanish",
+        "die",  "cable", "replug", "fail",   "online", "kill",       "power",     "stop",        "split", "scrub"};
     return names[kind];
 }
 
@@ -338,9 +338,10 @@ void sim_action(struct sim *s, const struct action *action)
         [ACT_REPLUG] = act_replug,     [ACT_FAIL] = act_fail,
         [ACT_ONLINE] = act_online,     [ACT_KILL] = act_kill,
         [ACT_POWER] = act_power,       [ACT_STOP] = act_stop,
-        [ACT_SPLIT] = act_split};
+        [ACT_SPLIT] = act_split,       [ACT_SCRUB] = act_scrub};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
+    scrub_look(s);
     if (s->crashed || s->array == NULL)
         world_start_again(s, &dice);
 }

@@ -9,6 +9,7 @@
  *   world.c      the array's life: created, started, stopped, cut off, started again
  *   load.c       the requests of initiators, and their answers held against the model
  *   actions.c    faults, the operator, and the split brain
+ *   scrub.c      scrubs, and what they must find
  *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
  *   peek.c       what the oracle must know of the array's inside
  *   simdisk.c, model.c, model_hole.c, dice.h
@@ -50,6 +51,7 @@ enum action_kind {
     ACT_POWER,  /* the power fails */
     ACT_STOP,   /* a clean stop */
     ACT_SPLIT,  /* both halves run alone */
+    ACT_SCRUB,  /* with or without something to be found */
     ACT_KINDS,
 };
 
@@ -80,7 +82,8 @@ struct sim_volume {
     struct layout layout;
     unsigned first_slot;
     struct model *model;
-    uint64_t hot[4]; /* rows that are written most */
+    uint64_t hot[4];    /* rows that are written most */
+    uint64_t corrupted; /* blocks that the last scrub may have found */
 };
 
 struct sim_config {
@@ -196,6 +199,11 @@ bool load_one(struct sim *s, struct dice *dice);
 void load_drain(struct sim *s);
 /* Read all of the volumes, or the hot rows. */
 void load_verify(struct sim *s, bool all);
+
+/* --- scrub.c --- */
+void act_scrub(struct sim *s, struct dice *dice);
+/* Has a scrub found something where nothing is? */
+void scrub_look(struct sim *s);
 
 /* --- rest.c --- */
 void rest(struct sim *s);
