@@ -76,6 +76,7 @@ struct appliance *appliance_create(struct config *config, char *why, size_t why_
     a->threads_only = strcmp(config->daemon.io.text, "threads") == 0;
     a->started_s = (uint64_t)time(NULL);
     TAILQ_INIT(&a->arrays);
+    TAILQ_INIT(&a->spares);
     TAILQ_INIT(&a->exports);
     TAILQ_INIT(&a->targets);
     TAILQ_INIT(&a->listeners);
@@ -101,6 +102,7 @@ void appliance_destroy(struct appliance *a)
         reactor_join(a->reactors[i]);
         reactor_destroy(a->reactors[i]);
     }
+    live_spares_free(a);
     config_free(a->config);
     free(a);
 }
@@ -110,7 +112,8 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     struct assembly_options options = {0};
     if (live_listeners_probe(a, a->config, why, why_len) < 0)
         return -1;
-    live_arrays_start(a, a->config, &options);
+    live_arrays_start(a, a->config, &options, NULL);
+    live_spares_config(a, a->config);
     live_patrols(a, a->config);
     live_serve(a, a->config, NULL, NULL);
     return live_listeners_open(a, a->config, why, why_len);
@@ -227,6 +230,8 @@ static void tell_difference(void *data, const char *path, enum config_change cha
         return; /* tell_service() has told it */
     if (strcmp(path, "daemon.drain") == 0 || (begins(path, "arrays ") && ends(path, ".scrub")))
         append_text(r->taken, "%s", path);
+    else if ((strcmp(path, "spares") == 0 || (begins(path, "arrays ") && ends(path, ".spares"))))
+        append_text(r->taken, "%s: new ones; those that are gone stay until corbelctl disk remove", path);
     else if (begins(path, "arrays ") && change == CONFIG_ADDED)
         append_text(r->refused, "%s is new; a reload creates nothing: use corbelctl apply", path);
     else if (begins(path, "arrays ") || begins(path, "disks"))
@@ -260,6 +265,7 @@ json_t *appliance_reload(struct appliance *a)
     struct reload reload = {taken, refused};
     live_serve(a, config, tell_service, &reload);
     live_patrols(a, config);
+    live_spares_config(a, config);
     config_compare(a->config, config, tell_difference, &reload);
     config_free(a->config);
     a->config = config;

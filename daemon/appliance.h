@@ -50,6 +50,19 @@ json_t *appliance_apply(struct appliance *appliance, const struct apply_options 
 const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
 const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
 
+/* Take the disk of a slot that is out of service, or a spare, away so that it can be unplugged. */
+const char *appliance_disk_remove(struct appliance *appliance, const char *disk);
+/* The disk that was in "array/slot" will not come back. */
+const char *appliance_disk_forget(struct appliance *appliance, const char *slot);
+/* `array` "": for all. */
+const char *appliance_spare_add(struct appliance *appliance, const char *path, const char *array, bool force);
+/* Start an array that waits; by force also one whose acknowledged writes may not all be there. */
+const char *appliance_array_assemble(struct appliance *appliance, const char *array, bool force);
+
+/* Have spares take the slots that lost their disks: now and then, if there are any. The second may be asked anywhere. */
+void appliance_spares_look(struct appliance *appliance);
+bool appliance_has_spares(const struct appliance *appliance);
+
 /* Begin a scrub of "array/volume", or call it off. NULL, or what went wrong (valid until the next call). */
 enum appliance_scrub { APPLIANCE_CHECK, APPLIANCE_REPAIR, APPLIANCE_SCRUB_STOP };
 const char *appliance_volume_scrub(struct appliance *appliance, const char *volume, enum appliance_scrub what);

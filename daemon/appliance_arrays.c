@@ -131,6 +131,12 @@ static void run_online(struct sync_call *call)
     array_online_member(sync->live->array, sync->slot, sync->disks, &sync->array_call);
 }
 
+static void run_forget(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_forget_member(sync->live->array, sync->slot, &sync->array_call);
+}
+
 static void run_describe(struct sync_call *call)
 {
     struct array_sync *sync = container_of(call, struct array_sync, call);
@@ -320,7 +326,8 @@ static void start_found(struct appliance *a, struct live_array *live, struct can
         log_error("array %s is not started: %s", live->name, assembly->reason);
 }
 
-void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options)
+void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options,
+                       const char *only)
 {
     struct scan scan = {0};
     struct candidates *c = calloc(1, sizeof *c);
@@ -332,9 +339,10 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
     unsigned count = assembly_decide(c->disks, c->count, options, decided, CONFIG_ARRAYS_MAX);
     for (unsigned i = 0; i < MIN(count, (unsigned)CONFIG_ARRAYS_MAX); i++) {
         struct live_array *live = array_to_start(a, config, decided[i].array.name);
-        if (live != NULL)
+        if (live != NULL && (only == NULL || strcmp(only, live->name) == 0))
             start_found(a, live, c, options, decided, i);
     }
+    live_spares_found(a, &scan);
     for (unsigned i = 0; i < config->arrays.count; i++) {
         const struct config_array *spec = config_item(&config->arrays, struct config_array, i);
         if (live_array_find(a, spec->name.text) == NULL)
@@ -532,13 +540,25 @@ static void run_take_back(struct sync_call *call)
 }
 
 /* The slot must be out of service, and its old device no longer the array's, before another one is opened for it. */
-static bool free_slot(struct appliance *a, struct live_array *live, unsigned slot)
+static bool free_slot(struct live_array *live, unsigned slot, char *why, size_t why_len)
 {
-    struct slot_call c = {.live = live, .slot = slot, .why = a->message, .why_len = sizeof a->message};
+    struct slot_call c = {.live = live, .slot = slot, .why = why, .why_len = why_len};
     sync_call(&c.call, reactor_loop(live->home), run_take_back);
     if (c.free)
         close_disk(&live->disks[slot]);
     return c.free;
+}
+
+bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
+                       size_t why_len)
+{
+    if (!free_slot(live, slot, why, why_len) || !open_disk(a, live, slot, path, why, why_len))
+        return false;
+    struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};
+    if (array_sync(&sync, live, run_online, why, why_len))
+        return true;
+    close_disk(&live->disks[slot]);
+    return false;
 }
 
 const char *appliance_disk_online(struct appliance *a, const char *disk, bool force)
@@ -556,13 +576,49 @@ const char *appliance_disk_online(struct appliance *a, const char *disk, bool fo
     if (live == NULL || live->array == NULL || wanted == NULL)
         return not_found(a, disk);
     text_format(path, sizeof path, "%s", wanted);
-    if (!free_slot(a, live, slot) || !may_take(a, live, path, force))
+    if (!may_take(a, live, path, force))
         return a->message;
-    if (!open_disk(a, live, slot, path, a->message, sizeof a->message))
-        return a->message;
-    struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};
-    if (array_sync(&sync, live, run_online, a->message, sizeof a->message))
+    return live_array_online(a, live, slot, path, a->message, sizeof a->message) ? NULL : a->message;
+}
+
+const char *appliance_disk_remove(struct appliance *a, const char *disk)
+{
+    unsigned slot;
+    if (live_spare_remove(a, disk))
         return NULL;
-    close_disk(&live->disks[slot]);
-    return a->message;
+    struct live_array *live = find_slot(a, disk, &slot);
+    if (live == NULL || live->array == NULL)
+        return not_found(a, disk);
+    return free_slot(live, slot, a->message, sizeof a->message) ? NULL : a->message;
+}
+
+const char *appliance_disk_forget(struct appliance *a, const char *disk)
+{
+    struct array_sync sync = {0};
+    struct live_array *live = find_slot(a, disk, &sync.slot);
+    if (live == NULL || live->array == NULL)
+        return not_found(a, disk);
+    return array_sync(&sync, live, run_forget, a->message, sizeof a->message) ? NULL : a->message;
+}
+
+const char *appliance_array_assemble(struct appliance *a, const char *array, bool force)
+{
+    struct assembly_options options = {.force = force};
+    struct live_array *live = live_array_find(a, array);
+    if (live != NULL && live->array != NULL) {
+        text_format(a->message, sizeof a->message, "array %s runs already", array);
+        return a->message;
+    }
+    if (live != NULL && force)
+        log_warn("array %s: started by force, by hand, although: %s", array, live->reason);
+    live_arrays_start(a, a->config, &options, array);
+    live = live_array_find(a, array);
+    if (live == NULL || live->array == NULL) {
+        text_format(a->message, sizeof a->message, "array %s is not started: %s", array,
+                    live != NULL ? live->reason : "the config does not name it");
+        return a->message;
+    }
+    live_patrols(a, a->config);
+    live_serve(a, a->config, NULL, NULL);
+    return NULL;
 }

@@ -19,6 +19,14 @@ struct live_disk {
     struct array_disk disk;
 };
 
+/* A disk that waits to be taken: daemon/appliance_spares.c. */
+struct live_spare {
+    TAILQ_ENTRY(live_spare) link;
+    char path[CONFIG_PATH_MAX + 1];
+    char array[SB_NAME_SIZE]; /* "": for all */
+    char said[512];           /* what stands against it, as logged */
+};
+
 /* An array of the config, or found on a disk; `array` is NULL while it is not started, and `reason` says why. */
 struct live_array {
     TAILQ_ENTRY(live_array) link;
@@ -28,6 +36,7 @@ struct live_array {
     unsigned slots;
     struct live_disk disks[RAID_MEMBERS_MAX];
     char verdict[32], reason[1024];
+    char spare_said[512]; /* why no spare took a slot, as logged */
 };
 
 struct live_export {
@@ -64,6 +73,8 @@ struct appliance {
     struct reactor *reactors[64];
     struct ping pings[64]; /* the control reactor's */
     TAILQ_HEAD(, live_array) arrays;
+    TAILQ_HEAD(, live_spare) spares;
+    atomic_bool spares_known; /* there are some, or were */
     TAILQ_HEAD(, live_export) exports;
     TAILQ_HEAD(, live_target) targets;
     TAILQ_HEAD(, live_listener) listeners;
@@ -79,8 +90,9 @@ struct appliance {
 struct live_array *live_array_find(struct appliance *a, const char *name);
 /* A new entry without array, on the home reactor of the config's `index`th array. */
 struct live_array *live_array_add(struct appliance *a, const char *name, unsigned index);
-/* Scan the config's disks, then start every array that may start and is not started. */
-void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options);
+/* Scan the config's disks, then start every array that may start and is not started, or `only` that one. */
+void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options,
+                       const char *only);
 /* What would be started with these options? Fills verdict and reason of those that are not. No array is opened. */
 bool live_array_create(struct appliance *a, const struct config_array *spec, unsigned index, char *why, size_t why_len);
 bool live_array_add_volume(struct live_array *live, const struct array_volume_spec *spec, char *why, size_t why_len);
@@ -92,6 +104,20 @@ struct sb_array *live_array_describe(struct live_array *live);
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home);
 /* Spec of a config's array for raid/, without devices. */
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec);
+
+/* Put a disk into a slot that is out of service. It may be overwritten: that was looked at. */
+bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
+                       size_t why_len);
+
+/* --- appliance_spares.c --- */
+
+/* Spares that the config names, and those whose label says so. */
+void live_spares_config(struct appliance *a, const struct config *config);
+void live_spares_found(struct appliance *a, const struct scan *scan);
+void live_spares_free(struct appliance *a);
+/* False: the path is none. */
+bool live_spare_remove(struct appliance *a, const char *path);
+json_t *live_spares_json(struct appliance *a);
 
 /* --- appliance_scrub.c --- */
 

@@ -319,7 +319,7 @@ static void carry_out(struct plan *p)
     char why[512];
     if (p->start) {
         struct assembly_options options = {.force = p->options->force};
-        live_arrays_start(p->a, p->config, &options);
+        live_arrays_start(p->a, p->config, &options, NULL);
     }
     for (unsigned i = 0; i < p->config->arrays.count; i++) {
         const struct config_array *array = config_item(&p->config->arrays, struct config_array, i);
@@ -332,6 +332,7 @@ static void carry_out(struct plan *p)
         }
     }
     live_patrols(p->a, p->config);
+    live_spares_config(p->a, p->config);
     live_serve(p->a, p->config, NULL, NULL);
 }
 

@@ -188,6 +188,7 @@ json_t *appliance_status(struct appliance *a)
     json_object_set_new(status, "config", json_string(a->config->path));
     json_object_set_new(status, "uptime_seconds", json_integer((json_int_t)((uint64_t)time(NULL) - a->started_s)));
     json_object_set_new(status, "arrays", arrays);
+    json_object_set_new(status, "spares", live_spares_json(a));
     json_object_set_new(status, "connections", connections_json(a));
     return status;
 }

@@ -49,7 +49,7 @@ struct config_volume {
 struct config_array {
     unsigned line;
     struct config_text name, scrub;
-    struct config_strings disks;
+    struct config_strings disks, spares;
     uint64_t journal_size;      /* bytes; 0: the default */
     struct config_list volumes; /* struct config_volume */
 };
@@ -104,8 +104,8 @@ struct config {
     unsigned line;
     char *path;
     struct config_daemon daemon;
-    struct config_strings disks; /* where else to look for members */
-    struct config_list arrays;   /* struct config_array */
+    struct config_strings disks, spares; /* where else to look for members */
+    struct config_list arrays;           /* struct config_array */
     struct config_nbd nbd;
     struct config_iscsi iscsi;
     struct config_web web;

@@ -48,6 +48,7 @@ static const struct config_key array_keys[] = {
     KEY(config_array, name, KEY_TEXT, NULL, "Name of the array."),
     KEY(config_array, disks, KEY_STRINGS, NULL,
         "Its disks in slot order: block devices (best by /dev/disk/by-id) or files."),
+    KEY(config_array, spares, KEY_STRINGS, "", "Disks that take the place of one that is lost, for this array alone."),
     KEY(config_array, scrub, KEY_TEXT, "monthly",
         "How old the last scrub of a volume may become before a patrol begins: weekly, monthly, a number of days, or "
         "off."),
@@ -127,6 +128,7 @@ static const struct config_group web_group = GROUP(web_keys, struct config_web);
 static const struct config_key root_keys[] = {
     KEY_SUB(config, daemon, KEY_GROUP, &daemon_group, "The process."),
     KEY(config, disks, KEY_STRINGS, "", "Where else to look for members; shell patterns allowed."),
+    KEY(config, spares, KEY_STRINGS, "", "Disks that take the place of one that is lost, in whichever array."),
     KEY_SUB(config, arrays, KEY_GROUPS, &array_group, "What shall be. Nothing is created before corbelctl apply."),
     KEY_SUB(config, nbd, KEY_GROUP, &nbd_group, "NBD."),
     KEY_SUB(config, iscsi, KEY_GROUP, &iscsi_group, "iSCSI."),

@@ -107,6 +107,57 @@ static void do_disk_online(struct exchange *x)
     disk_action(x, true);
 }
 
+/* What an action that answers NULL or a sentence did. */
+static void answer_action(struct exchange *x, const char *key, const char *name, const char *wrong)
+{
+    if (wrong != NULL)
+        answer_error(x, 409, wrong);
+    else
+        x->answer = json_pack("{s:s, s:b}", key, name, "done", true);
+}
+
+/* A string of the body, or NULL and an answer. */
+static const char *body_word(struct exchange *x, const char *key)
+{
+    const char *word = json_string_value(json_object_get(x->body, key));
+    char detail[128];
+    text_format(detail, sizeof detail, "the body must have \"%s\", a string", key);
+    if (word == NULL)
+        answer_error(x, 400, detail);
+    return word;
+}
+
+static void do_disk_remove(struct exchange *x)
+{
+    const char *disk = body_word(x, "disk");
+    if (disk != NULL)
+        answer_action(x, "disk", disk, appliance_disk_remove(x->control->appliance, disk));
+}
+
+static void do_disk_forget(struct exchange *x)
+{
+    const char *disk = body_word(x, "disk");
+    if (disk != NULL)
+        answer_action(x, "disk", disk, appliance_disk_forget(x->control->appliance, disk));
+}
+
+static void do_spare_add(struct exchange *x)
+{
+    const char *disk = body_word(x, "disk"), *array = json_string_value(json_object_get(x->body, "array"));
+    if (disk != NULL)
+        answer_action(
+            x, "disk", disk,
+            appliance_spare_add(x->control->appliance, disk, array != NULL ? array : "", body_flag(x->body, "force")));
+}
+
+static void do_array_assemble(struct exchange *x)
+{
+    const char *array = body_word(x, "array");
+    if (array != NULL)
+        answer_action(x, "array", array,
+                      appliance_array_assemble(x->control->appliance, array, body_flag(x->body, "force")));
+}
+
 static void do_volume_scrub(struct exchange *x)
 {
     const char *volume = json_string_value(json_object_get(x->body, "volume"));
@@ -131,9 +182,16 @@ struct route {
 };
 
 static const struct route routes[] = {
-    {EVHTTP_REQ_GET, "/api/v1/status", do_status},         {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
-    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},        {EVHTTP_REQ_POST, "/api/v1/volumes/scrub", do_volume_scrub},
-    {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail}, {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
+    {EVHTTP_REQ_GET, "/api/v1/status", do_status},
+    {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
+    {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
+    {EVHTTP_REQ_POST, "/api/v1/arrays/assemble", do_array_assemble},
+    {EVHTTP_REQ_POST, "/api/v1/volumes/scrub", do_volume_scrub},
+    {EVHTTP_REQ_POST, "/api/v1/disks/remove", do_disk_remove},
+    {EVHTTP_REQ_POST, "/api/v1/disks/forget", do_disk_forget},
+    {EVHTTP_REQ_POST, "/api/v1/disks/add-spare", do_spare_add},
+    {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail},
+    {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
 };
 
 /* --- the way there and back --- */

@@ -210,6 +210,31 @@ static int run_disk_online(const struct arguments *a)
                "in service; what it missed is being rebuilt: see corbelctl status");
 }
 
+static int run_disk_remove(const struct arguments *a)
+{
+    return act(a, "/api/v1/disks/remove", json_pack("{s:s}", "disk", a->words[0]), "it can be unplugged");
+}
+
+static int run_disk_forget(const struct arguments *a)
+{
+    return act(a, "/api/v1/disks/forget", json_pack("{s:s}", "disk", a->words[0]),
+               "forgotten: the disk that was there will not be taken back");
+}
+
+static int run_disk_add_spare(const struct arguments *a)
+{
+    return act(
+        a, "/api/v1/disks/add-spare",
+        json_pack("{s:s, s:s, s:b}", "disk", a->words[0], "array", a->count > 1 ? a->words[1] : "", "force", a->force),
+        "a spare: it takes the place of the next disk that is lost");
+}
+
+static int run_array_assemble(const struct arguments *a)
+{
+    return act(a, "/api/v1/arrays/assemble", json_pack("{s:s, s:b}", "array", a->words[0], "force", a->force),
+               "started: see corbelctl status");
+}
+
 static int run_reload(const struct arguments *a)
 {
     json_t *answer = ask_or_give_up(a, "/api/v1/reload", json_object());
@@ -345,6 +370,8 @@ static const struct command commands[] = {
      "make it as the config says, after showing the plan"},
     {"reload", NULL, 0, run_reload, "reload", "take over what is safe from the config"},
     {"array", "list", 0, run_array_list, "array list", "arrays and their states"},
+    {"array", "assemble", 1, run_array_assemble, "array assemble ARRAY [--force]",
+     "start an array that waits for disks"},
     {"volume", "list", 0, run_volume_list, "volume list", "volumes, levels, sizes"},
     {"volume", "scrub", 1, run_volume_scrub, "volume scrub VOLUME [--repair]",
      "compare all that is stored with its redundancy"},
@@ -354,6 +381,11 @@ static const struct command commands[] = {
     {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
     {"disk", "online", 1, run_disk_online, "disk online DISK [--force]",
      "put it, or a blank one in its place, into service"},
+    {"disk", "add-spare", 1, run_disk_add_spare, "disk add-spare DISK [ARRAY] [--force]",
+     "let it take the place of a disk that is lost"},
+    {"disk", "add-spare", 2, run_disk_add_spare, NULL, NULL},
+    {"disk", "remove", 1, run_disk_remove, "disk remove DISK", "let go of a failed disk or a spare, to unplug it"},
+    {"disk", "forget", 1, run_disk_forget, "disk forget ARRAY/SLOT", "never take back the disk that was there"},
     {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
      "commands that read the volumes without Corbel"},
 };
@@ -362,7 +394,8 @@ static void print_usage(FILE *out)
 {
     fprintf(out, "usage: corbelctl [--socket PATH] [--json] COMMAND\n\n");
     for (unsigned i = 0; i < ARRAY_LENGTH(commands); i++)
-        fprintf(out, "  %-40s %s\n", commands[i].usage, commands[i].help);
+        if (commands[i].usage != NULL)
+            fprintf(out, "  %-40s %s\n", commands[i].usage, commands[i].help);
     fprintf(out,
             "\nDISK is a path as in the config, or ARRAY/SLOT; VOLUME is ARRAY/VOLUME.\n"
             "Exit status: 0 done, 1 refused, 2 wrong arguments, 3 not confirmed, 4 no daemon, 5 degraded, 6 failed.\n");

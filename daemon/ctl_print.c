@@ -60,6 +60,18 @@ void print_volumes(const json_t *status)
     }
 }
 
+static void print_spares(const json_t *status)
+{
+    size_t i;
+    json_t *spare;
+    json_array_foreach(json_object_get(status, "spares"), i, spare)
+    {
+        const char *array = text(spare, "array"), *trouble = text(spare, "trouble");
+        printf("%-16s %-11s %-8s %s%s%s\n", *array != '\0' ? array : "(all)", "spare", "", text(spare, "path"),
+               *trouble != '\0' ? ": " : "", trouble);
+    }
+}
+
 void print_disks(const json_t *status)
 {
     size_t i, j;
@@ -77,6 +89,7 @@ void print_disks(const json_t *status)
                    *path != '\0' ? path : text(member, "identity"));
         }
     }
+    print_spares(status);
 }
 
 static void print_jobs(const json_t *array)

@@ -29,6 +29,9 @@
 #include "daemon/worker.h"
 
 struct process {
+    struct worker_job spares;
+    struct event *second;
+    bool spares_busy; /* atomic */
     struct reactor *reactor;
     struct worker *worker;
     struct appliance *appliance;
@@ -182,14 +185,35 @@ static void on_watchdog(evutil_socket_t fd, short events, void *data)
         sd_notify(0, "WATCHDOG=1");
 }
 
+static void spares_on_worker(struct worker_job *job)
+{
+    struct process *p = container_of(job, struct process, spares);
+    if (!appliance_is_stopped(p->appliance))
+        appliance_spares_look(p->appliance);
+    __atomic_store_n(&p->spares_busy, false, __ATOMIC_RELEASE);
+}
+
+static void on_second(evutil_socket_t fd, short events, void *data)
+{
+    (void)fd, (void)events;
+    struct process *p = data;
+    reactor_woken(p->reactor);
+    if (p->started && !p->stopping && appliance_has_spares(p->appliance) &&
+        !__atomic_exchange_n(&p->spares_busy, true, __ATOMIC_ACQ_REL))
+        worker_submit(p->worker, &p->spares);
+}
+
 static void watch(struct process *p)
 {
+    static const struct timeval second = {1, 0};
     struct event_base *base = reactor_base(p->reactor);
     p->signals[0] = evsignal_new(base, SIGTERM, on_terminate, p);
     p->signals[1] = evsignal_new(base, SIGINT, on_terminate, p);
     p->signals[2] = evsignal_new(base, SIGHUP, on_reload, p);
     for (unsigned i = 0; i < ARRAY_LENGTH(p->signals); i++)
         event_add(p->signals[i], NULL);
+    p->second = event_new(base, -1, EV_PERSIST, on_second, p);
+    event_add(p->second, &second);
     uint64_t interval_us;
     if (sd_watchdog_enabled(0, &interval_us) > 0) {
         struct timeval half = {(time_t)(interval_us / 2 / 1000000), (suseconds_t)(interval_us / 2 % 1000000)};
@@ -202,6 +226,7 @@ static void unwatch(struct process *p)
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(p->signals); i++)
         event_free(p->signals[i]);
+    event_free(p->second);
     if (p->watchdog != NULL)
         event_free(p->watchdog);
 }
@@ -222,6 +247,7 @@ static int run(struct config *config, const char *pidfile)
                         .start.run = start_on_worker,
                         .stop.run = stop_on_worker,
                         .reload.run = reload_on_worker,
+                        .spares.run = spares_on_worker,
                         .start_over.run = start_over,
                         .stop_over.run = stop_over};
     struct reactor_options options = {.name = "corbel-control", .pages = 16, .ring_entries = 0, .no_uring = true};

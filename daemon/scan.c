@@ -81,6 +81,7 @@ static void look_at(struct scan_disk *disk, struct reactor *reactor)
     disk->error[0] = '\0';
     disk->size = dev->info.size;
     disk->logical_block = dev->info.logical_block;
+    disk->rotational = dev->info.rotational;
     disk_identity(dev, disk->identity, sizeof disk->identity);
     read_label(disk, dev);
 }
@@ -127,13 +128,19 @@ static void scan_pattern(struct scan *scan, struct reactor *reactor, const struc
     globfree(&found);
 }
 
+static void scan_paths(struct scan *scan, struct reactor *reactor, const struct config_strings *paths)
+{
+    for (unsigned i = 0; i < paths->count; i++)
+        scan_add(scan, reactor, paths->items[i].text, paths->items[i].line);
+}
+
 void scan_config(struct scan *scan, struct reactor *reactor, const struct config *config)
 {
-    for (unsigned i = 0; i < config->arrays.count; i++) {
-        const struct config_strings *disks = &config_item(&config->arrays, struct config_array, i)->disks;
-        for (unsigned d = 0; d < disks->count; d++)
-            scan_add(scan, reactor, disks->items[d].text, disks->items[d].line);
-    }
+    for (unsigned i = 0; i < config->arrays.count; i++)
+        scan_paths(scan, reactor, &config_item(&config->arrays, struct config_array, i)->disks);
+    for (unsigned i = 0; i < config->arrays.count; i++)
+        scan_paths(scan, reactor, &config_item(&config->arrays, struct config_array, i)->spares);
+    scan_paths(scan, reactor, &config->spares);
     for (unsigned i = 0; i < config->disks.count; i++)
         scan_pattern(scan, reactor, &config->disks.items[i]);
 }

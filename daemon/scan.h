@@ -18,6 +18,7 @@ struct scan_disk {
     char identity[SB_IDENTITY_SIZE];
     uint64_t size;
     uint32_t logical_block;
+    bool rotational;
     bool read_only; /* the file or device does not take writes */
     enum sb_verdict verdict;
     struct sb_label *label; /* SB_VALID */
@@ -32,7 +33,7 @@ struct scan {
 
 /* Look at one more path, on the reactor's thread where needed. Returns its place; a device seen before, that one's. */
 unsigned scan_add(struct scan *scan, struct reactor *reactor, const char *path, unsigned line);
-/* All paths of a config: of its arrays, then of its `disks` patterns. */
+/* All paths of a config: of its arrays, of its spares (which may be members by now), then of its `disks` patterns. */
 void scan_config(struct scan *scan, struct reactor *reactor, const struct config *config);
 void scan_free(struct scan *scan);
 

@@ -116,6 +116,20 @@ struct array_scrub_info {
 /* By index in the description. */
 void array_scrub_info(const struct array *array, unsigned volume, struct array_scrub_info *info);
 
+/* What a disk must be like to take a slot whose loss is on disk. False: the slot is in service, or merely absent. */
+struct array_slot_need {
+    uint64_t bytes;
+    uint32_t logical_block;
+    bool rotational;
+    unsigned tolerance; /* further losses that the weakest volume with redundancy bears */
+};
+bool array_slot_need(const struct array *array, unsigned slot, struct array_slot_need *need);
+/*
+ * A slot's disk will not come back: its identity is forgotten, and the disk is refused as a stranger if it does. Refused
+ * while the slot is in service, or when a volume has no redundancy and needs that very disk.
+ */
+void array_forget_member(struct array *array, unsigned slot, struct array_call *call);
+
 struct blkdev *array_volume(struct array *array, const char *name); /* NULL: no such volume */
 /* Of a volume's bytes, those that were ever written, and those whose redundancy a crash now would leave in doubt. */
 struct array_usage {

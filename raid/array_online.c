@@ -302,3 +302,97 @@ void array_online_member(struct array *array, unsigned slot, const struct array_
     if (losses_wait(array, &online->task))
         loop_defer(array->loop, &online->task);
 }
+
+/* --- what a slot needs --- */
+
+static unsigned tolerance_left(const struct array *array)
+{
+    unsigned least = RAID_MEMBERS_MAX, lost = (unsigned)__builtin_popcountll(array_lost_slots(array));
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array_is_redundant(array, i))
+            least = MIN(least, layout_tolerance(&array->volumes[i].layout));
+    return least > lost ? least - lost : 0;
+}
+
+bool array_slot_need(const struct array *array, unsigned slot, struct array_slot_need *need)
+{
+    if (array_refusal(array) != NULL || array->online != NULL || !losses_recorded(array) ||
+        array->description.members[slot].state != SB_FAILED || member_writable(&array->members[slot]))
+        return false;
+    *need = (struct array_slot_need){.bytes = array_slot_bytes(&array->description, slot),
+                                     .tolerance = tolerance_left(array)};
+    for (unsigned i = 0; i < array->description.members_count; i++)
+        if (member_writable(&array->members[i])) {
+            need->logical_block = array->members[i].dev->info.logical_block;
+            need->rotational = array->members[i].dev->info.rotational;
+        }
+    return true;
+}
+
+/* --- an operator gives a disk up --- */
+
+struct forgetting {
+    struct array *array;
+    struct array_call *call;
+    unsigned slot;
+    struct commit_wait wait;
+};
+
+static void forgotten(struct task *task)
+{
+    struct forgetting *forgetting = container_of(task, struct forgetting, wait.task);
+    struct array *array = forgetting->array;
+    if (array->frozen)
+        ARRAY_CALL_END(array, forgetting->call, -EIO, "array %s froze before the disk of slot %u was forgotten",
+                       array->description.name, forgetting->slot);
+    else
+        array_call_over(array, forgetting->call, 0);
+    free(forgetting);
+}
+
+static bool forget_refused(struct array *array, unsigned slot, struct array_call *call)
+{
+    const struct sb_array *a = &array->description;
+    const char *refusal = array_refusal(array);
+    const char *volume = slot < a->members_count ? volume_without_redundancy(array, slot) : NULL;
+    if (refusal == NULL && array->online != NULL)
+        refusal = "is taking in a disk";
+    if (refusal == NULL && !losses_recorded(array))
+        refusal = "is writing down a loss";
+    if (refusal != NULL)
+        ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: no disk is forgotten", a->name, refusal);
+    else if (slot >= a->members_count)
+        ARRAY_CALL_END(array, call, -EINVAL, "array %s has no slot %u: its slots are 0 to %u", a->name, slot,
+                       a->members_count - 1);
+    else if (member_writable(&array->members[slot]))
+        ARRAY_CALL_END(array, call, -EBUSY, "disk %s (slot %u of array %s) is %s: take it out of service first",
+                       array_disk_name(array, slot), slot, a->name,
+                       member_state_name(sm_state(&array->members[slot].state)));
+    else if (volume != NULL)
+        ARRAY_CALL_END(array, call, -EINVAL,
+                       "volume %s has no redundancy and part of it lies on disk %s (slot %u): it would be lost", volume,
+                       array_disk_name(array, slot), slot);
+    else
+        return false;
+    return true;
+}
+
+void array_forget_member(struct array *array, unsigned slot, struct array_call *call)
+{
+    array->calls++;
+    if (forget_refused(array, slot, call))
+        return;
+    struct forgetting *forgetting = calloc(1, sizeof *forgetting);
+    if (forgetting == NULL) {
+        ARRAY_CALL_END(array, call, -ENOMEM, "no memory to forget the disk of slot %u", slot);
+        return;
+    }
+    *forgetting = (struct forgetting){.array = array, .call = call, .slot = slot, .wait.task.run = forgotten};
+    struct sb_member *member = &array->description.members[slot];
+    log_notice("array %s: disk %s of slot %u is forgotten", array->description.name, array_disk_name(array, slot),
+               slot);
+    member->uuid = uuid_generate(array->loop);
+    member->identity[0] = '\0';
+    member->state = SB_FAILED;
+    array_commit(array, &forgetting->wait);
+}

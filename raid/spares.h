@@ -36,4 +36,14 @@ int spares_pick(const struct spare *spares, unsigned count, const struct spare_n
 /* The need to be served first, by index; count: there is none. */
 unsigned spares_most_urgent(const struct spare_need *needs, unsigned count);
 
+/*
+ * What stands on a spare that was added by hand, where a member has its first superblock: 4 KiB of a magic, the name of
+ * the array it is for ("": all), and a CRC. A member's superblock takes its place.
+ */
+enum { SPARE_LABEL_BYTES = 4096, SPARE_ARRAY_SIZE = 64 };
+/* False: the name is too long. */
+bool spare_label_encode(uint8_t bytes[SPARE_LABEL_BYTES], const char *array);
+/* False: it is no label of a spare, or a damaged one. */
+bool spare_label_decode(const uint8_t bytes[SPARE_LABEL_BYTES], char array[SPARE_ARRAY_SIZE]);
+
 #endif

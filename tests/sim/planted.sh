@@ -80,4 +80,10 @@ plant opened-without-flush 20000 \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
 plant row-believed-after-a-refusal 20000 \
     raid/row.c 's/} else if (member_writable(io->member)) {/} else if (op->job != NULL || member_writable(io->member)) {/; s/fail_and_stop(op, BLK_READONLY,/fail_and_stop(op, status,/'
+plant scrub-blames-the-wrong-chunk 2000 \
+    raid/row_scrub.c 's/^    return role;/    return role == 0;/'
+plant scrub-rewrites-parity-of-located-data 2000 \
+    raid/row_scrub.c 's/    if (role >= 0)$/    if (role < -9)/'
+plant scrub-judges-rows-in-doubt 20000 \
+    raid/row_scrub.c 's/if (op->kind != ROW_WORK_SCRUB ||/if (true ||/'
 exit $bad

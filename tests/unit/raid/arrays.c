@@ -152,6 +152,13 @@ bool rig_fail(struct rig *rig, unsigned slot)
     return call_wait(rig, &call);
 }
 
+bool rig_forget(struct rig *rig, unsigned slot)
+{
+    struct rig_call call = rig_call();
+    array_forget_member(rig->array, slot, &call.call);
+    return call_wait(rig, &call);
+}
+
 bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode)
 {
     struct rig_call call = rig_call();

@@ -46,6 +46,7 @@ bool rig_make_one(struct rig *rig, enum raid_level level, uint64_t size);
 bool rig_close(struct rig *rig);
 bool rig_fail(struct rig *rig, unsigned slot);
 bool rig_online(struct rig *rig, unsigned slot);
+bool rig_forget(struct rig *rig, unsigned slot);
 bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode);
 bool rig_add(struct rig *rig, const char *name, enum raid_level level, uint64_t size);
 

@@ -63,6 +63,26 @@ Test(spares, the_best_fitting_one_is_picked_or_the_reason_given)
     }
 }
 
+Test(spares, a_label_says_whose_spare_it_is_and_a_damaged_one_nothing)
+{
+    static const char *const names[] = {"", "r0", "a-name-as-long-as-can-be-12345678901234567890123456789012345678"};
+    uint8_t bytes[SPARE_LABEL_BYTES];
+    char array[SPARE_ARRAY_SIZE];
+    for (unsigned i = 0; i < ARRAY_LENGTH(names); i++) {
+        cr_assert(spare_label_encode(bytes, names[i]));
+        cr_assert(spare_label_decode(bytes, array));
+        cr_expect_str_eq(array, names[i]);
+        for (unsigned at = 0; at < SPARE_LABEL_BYTES; at += 37) {
+            bytes[at] ^= 1;
+            cr_expect_not(spare_label_decode(bytes, array), "byte %u", at);
+            bytes[at] ^= 1;
+        }
+    }
+    cr_expect_not(spare_label_encode(bytes, "a-name-longer-than-can-be-1234567890123456789012345678901234567890"));
+    memset(bytes, 0, sizeof bytes);
+    cr_expect_not(spare_label_decode(bytes, array));
+}
+
 Test(spares, the_array_with_the_least_redundancy_left_goes_first)
 {
     struct spare_need needs[] = {need, need, need};

@@ -1,0 +1,309 @@
+/*
+ * Spares: disks that wait for one to be lost, and then take its place at once.
+ *
+ * A spare is named by the config (`spares`, shared; an array's `spares`, its own), or was added by hand: then a label
+ * on it says so (raid/spares.h), and it is known again after a restart if the config's `disks` lead to it. It is not
+ * opened before it is taken, so that it can be unplugged at any time.
+ *
+ * Once a second the worker looks for slots whose loss is on disk: a cable's burst has settled by then, and what froze an
+ * array is no loss. Slots that are merely absent get no spare: their disks may come back. What stands in the way is
+ * logged once.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "daemon/appliance_internal.h"
+#include "daemon/foreign.h"
+#include "raid/spares.h"
+
+enum { SPARES_MAX = 64, NEEDS_MAX = 64 };
+
+/* --- the list --- */
+
+static struct live_spare *spare_find(struct appliance *a, const char *path)
+{
+    struct live_spare *spare;
+    TAILQ_FOREACH(spare, &a->spares, link)
+    if (strcmp(spare->path, path) == 0)
+        return spare;
+    return NULL;
+}
+
+static void spare_remember(struct appliance *a, const char *path, const char *array)
+{
+    struct live_spare *spare = spare_find(a, path);
+    if (spare == NULL) {
+        spare = calloc(1, sizeof *spare);
+        ASSERT(spare != NULL);
+        text_format(spare->path, sizeof spare->path, "%s", path);
+        TAILQ_INSERT_TAIL(&a->spares, spare, link);
+        log_notice("disk %s is a spare%s%s", path, *array != '\0' ? " of array " : "", array);
+    }
+    text_format(spare->array, sizeof spare->array, "%s", array);
+    atomic_store(&a->spares_known, true);
+}
+
+static void spare_forget(struct appliance *a, struct live_spare *spare)
+{
+    TAILQ_REMOVE(&a->spares, spare, link);
+    free(spare);
+}
+
+void live_spares_free(struct appliance *a)
+{
+    struct live_spare *spare;
+    while ((spare = TAILQ_FIRST(&a->spares)) != NULL)
+        spare_forget(a, spare);
+}
+
+/* Is the path a member of an array that runs? */
+static bool is_member(struct appliance *a, const char *path)
+{
+    struct live_array *live;
+    TAILQ_FOREACH(live, &a->arrays, link)
+    for (unsigned i = 0; i < live->slots; i++)
+        if (live->disks[i].disk.dev != NULL && strcmp(live->disks[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+void live_spares_config(struct appliance *a, const struct config *config)
+{
+    for (unsigned i = 0; i < config->spares.count; i++)
+        if (!is_member(a, config->spares.items[i].text))
+            spare_remember(a, config->spares.items[i].text, "");
+    for (unsigned i = 0; i < config->arrays.count; i++) {
+        const struct config_array *array = config_item(&config->arrays, struct config_array, i);
+        for (unsigned j = 0; j < array->spares.count; j++)
+            if (!is_member(a, array->spares.items[j].text))
+                spare_remember(a, array->spares.items[j].text, array->name.text);
+    }
+}
+
+/* --- labels --- */
+
+static bool label_io(const char *path, uint8_t *bytes, bool write)
+{
+    int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    bool good = fd >= 0;
+    if (good && write)
+        good = pwrite(fd, bytes, SPARE_LABEL_BYTES, SB_HEAD_0) == SPARE_LABEL_BYTES && fsync(fd) == 0;
+    else if (good)
+        good = pread(fd, bytes, SPARE_LABEL_BYTES, SB_HEAD_0) == SPARE_LABEL_BYTES;
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static bool label_of(const char *path, char array[SPARE_ARRAY_SIZE])
+{
+    uint8_t bytes[SPARE_LABEL_BYTES];
+    return label_io(path, bytes, false) && spare_label_decode(bytes, array);
+}
+
+void live_spares_found(struct appliance *a, const struct scan *scan)
+{
+    char array[SPARE_ARRAY_SIZE];
+    for (unsigned i = 0; i < scan->count; i++) {
+        const struct scan_disk *disk = &scan->disks[i];
+        if (disk->error[0] == '\0' && disk->verdict == SB_NONE && label_of(disk->path, array))
+            spare_remember(a, disk->path, array);
+    }
+}
+
+/* --- what is on it, and is it large enough? --- */
+
+/* False, and a sentence: it must not be overwritten. `out` (may be NULL) is what spares_pick() wants to know. */
+static bool look_at(struct appliance *a, const char *path, bool force, struct spare *out, char *why, size_t why_len)
+{
+    struct scan scan = {0};
+    char what[256];
+    scan_add(&scan, a->reactors[0], path, 0);
+    const struct scan_disk *disk = &scan.disks[0];
+    bool good = false;
+    if (disk->error[0] != '\0')
+        text_format(why, why_len, "%s", disk->error);
+    else if (disk->read_only)
+        text_format(why, why_len, "disk %s is read-only", path);
+    else if (disk->label != NULL && !force)
+        text_format(why, why_len, "disk %s is or was a member of array %s: not taken as a spare; --force overwrites it",
+                    path, disk->label->array.name);
+    else if (disk->label == NULL && !force && foreign_probe(path, what, sizeof what))
+        text_format(why, why_len, "disk %s holds %s: not taken as a spare; --force overwrites it", path, what);
+    else
+        good = true;
+    if (out != NULL)
+        *out = (struct spare){.size = disk->size, .logical_block = disk->logical_block, .rotational = disk->rotational};
+    scan_free(&scan);
+    return good;
+}
+
+/* --- taking --- */
+
+struct need_call {
+    struct sync_call call;
+    struct live_array *live;
+    struct spare_need *needs;
+    unsigned count;
+};
+
+static void run_needs(struct sync_call *call)
+{
+    struct need_call *c = container_of(call, struct need_call, call);
+    const struct sb_array *description = array_description(c->live->array);
+    for (unsigned slot = 0; slot < description->members_count && c->count < NEEDS_MAX; slot++) {
+        struct array_slot_need need;
+        if (!array_slot_need(c->live->array, slot, &need))
+            continue;
+        c->needs[c->count++] = (struct spare_need){.array = c->live->name,
+                                                   .slot = slot,
+                                                   .bytes = need.bytes,
+                                                   .logical_block = need.logical_block,
+                                                   .rotational = need.rotational,
+                                                   .tolerance = need.tolerance};
+    }
+    sync_finish(call);
+}
+
+static unsigned collect_needs(struct appliance *a, struct spare_need *needs)
+{
+    struct need_call c = {.needs = needs};
+    TAILQ_FOREACH(c.live, &a->arrays, link)
+    if (c.live->array != NULL)
+        sync_call(&c.call, reactor_loop(c.live->home), run_needs);
+    return c.count;
+}
+
+/* Those that can be had now, in the order of the list. */
+static unsigned collect_spares(struct appliance *a, struct spare *out, struct live_spare **of)
+{
+    unsigned count = 0;
+    struct live_spare *spare;
+    char why[512];
+    TAILQ_FOREACH(spare, &a->spares, link)
+    {
+        if (count == SPARES_MAX)
+            break;
+        bool good = !is_member(a, spare->path) && look_at(a, spare->path, false, &out[count], why, sizeof why);
+        if (!good && !is_member(a, spare->path) && strcmp(spare->said, why) != 0) {
+            log_error("%s", why);
+            text_format(spare->said, sizeof spare->said, "%s", why);
+        }
+        out[count].name = spare->path;
+        out[count].array = spare->array;
+        of[count] = spare;
+        count += good;
+    }
+    return count;
+}
+
+static void say_once(struct live_array *live, const char *why)
+{
+    if (strcmp(live->spare_said, why) != 0)
+        log_error("%s", why);
+    text_format(live->spare_said, sizeof live->spare_said, "%s", why);
+}
+
+/* False: it could not be taken, and that was said. */
+static bool take(struct appliance *a, const struct spare_need *need, struct live_spare *spare)
+{
+    char why[512];
+    struct live_array *live = live_array_find(a, need->array);
+    if (!live_array_online(a, live, need->slot, spare->path, why, sizeof why)) {
+        say_once(live, why);
+        return false;
+    }
+    log_notice("array %s: spare %s takes slot %u", need->array, spare->path, need->slot);
+    live->spare_said[0] = '\0';
+    spare_forget(a, spare);
+    return true;
+}
+
+void appliance_spares_look(struct appliance *a)
+{
+    struct spare_need needs[NEEDS_MAX];
+    struct spare spares[SPARES_MAX];
+    struct live_spare *of[SPARES_MAX];
+    unsigned needs_count = TAILQ_EMPTY(&a->spares) ? 0 : collect_needs(a, needs);
+    unsigned spares_count = needs_count > 0 ? collect_spares(a, spares, of) : 0;
+    while (needs_count > 0) {
+        char why[512];
+        unsigned first = spares_most_urgent(needs, needs_count);
+        int pick = spares_pick(spares, spares_count, &needs[first], why, sizeof why);
+        if (pick < 0)
+            say_once(live_array_find(a, needs[first].array), why);
+        else
+            spares[pick].taken = take(a, &needs[first], of[pick]);
+        needs[first] = needs[--needs_count];
+    }
+}
+
+bool appliance_has_spares(const struct appliance *a)
+{
+    return atomic_load(&a->spares_known);
+}
+
+/* --- by hand --- */
+
+/* Do the config's paths and patterns lead to it? Else it, and the array it is part of then, would miss it at a start. */
+static bool is_found_again(struct appliance *a, const char *path)
+{
+    struct scan scan = {0};
+    scan_config(&scan, a->reactors[0], a->config);
+    unsigned count = scan.count;
+    bool found = scan_add(&scan, a->reactors[0], path, 0) < count;
+    scan_free(&scan);
+    return found;
+}
+
+const char *appliance_spare_add(struct appliance *a, const char *path, const char *array, bool force)
+{
+    uint8_t bytes[SPARE_LABEL_BYTES];
+    if (is_member(a, path))
+        text_format(a->message, sizeof a->message, "disk %s is in use by an array", path);
+    else if (*array != '\0' && live_array_find(a, array) == NULL)
+        text_format(a->message, sizeof a->message, "there is no array %s", array);
+    else if (!look_at(a, path, force, NULL, a->message, sizeof a->message))
+        return a->message;
+    else if (!is_found_again(a, path))
+        text_format(a->message, sizeof a->message,
+                    "disk %s is not among the config's disks and spares, so it would be missed at the next start: add "
+                    "it, or a pattern that leads to it, and reload",
+                    path);
+    else if (!spare_label_encode(bytes, array) || !label_io(path, bytes, true))
+        text_format(a->message, sizeof a->message, "disk %s cannot be written: %s", path, strerror(errno));
+    else {
+        spare_remember(a, path, array);
+        return NULL;
+    }
+    return a->message;
+}
+
+bool live_spare_remove(struct appliance *a, const char *path)
+{
+    struct live_spare *spare = spare_find(a, path);
+    uint8_t bytes[SPARE_LABEL_BYTES] = {0};
+    char array[SPARE_ARRAY_SIZE];
+    if (spare == NULL)
+        return false;
+    if (label_of(path, array) && !label_io(path, bytes, true))
+        log_warn("disk %s: its label as a spare cannot be erased: %s", path, strerror(errno));
+    log_notice("disk %s is a spare no more", path);
+    spare_forget(a, spare);
+    return true;
+}
+
+json_t *live_spares_json(struct appliance *a)
+{
+    json_t *out = json_array();
+    struct live_spare *spare;
+    TAILQ_FOREACH(spare, &a->spares, link)
+    json_array_append_new(
+        out, json_pack("{s:s, s:s, s:s}", "path", spare->path, "array", spare->array, "trouble", spare->said));
+    return out;
+}
