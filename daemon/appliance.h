@@ -50,6 +50,8 @@ json_t *appliance_apply(struct appliance *appliance, const struct apply_options 
 const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
 const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
 
+/* Another disk for the slot of one that is out of service. */
+const char *appliance_disk_replace(struct appliance *appliance, const char *disk, const char *path, bool force);
 /* Take the disk of a slot that is out of service, or a spare, away so that it can be unplugged. */
 const char *appliance_disk_remove(struct appliance *appliance, const char *disk);
 /* The disk that was in "array/slot" will not come back. */

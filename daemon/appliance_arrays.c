@@ -581,6 +581,38 @@ const char *appliance_disk_online(struct appliance *a, const char *disk, bool fo
     return live_array_online(a, live, slot, path, a->message, sizeof a->message) ? NULL : a->message;
 }
 
+bool live_disk_found_again(struct appliance *a, const char *path)
+{
+    struct scan scan = {0};
+    scan_config(&scan, a->reactors[0], a->config);
+    unsigned count = scan.count;
+    bool found = scan_add(&scan, a->reactors[0], path, 0) < count;
+    scan_free(&scan);
+    if (!found)
+        text_format(a->message, sizeof a->message,
+                    "disk %s is not among the config's disks and spares, so it would be missed at the next start: add "
+                    "it, or a pattern that leads to it, and reload",
+                    path);
+    return found;
+}
+
+const char *appliance_disk_replace(struct appliance *a, const char *disk, const char *path, bool force)
+{
+    unsigned slot, other;
+    struct live_array *live = find_slot(a, disk, &slot), *user = find_slot(a, path, &other);
+    if (live == NULL || live->array == NULL)
+        return not_found(a, disk);
+    if (user != NULL && user->disks[other].disk.dev != NULL && (user != live || other != slot)) {
+        text_format(a->message, sizeof a->message, "disk %s is in use: it is in slot %u of array %s", path, other,
+                    user->name);
+        return a->message;
+    }
+    if (!free_slot(live, slot, a->message, sizeof a->message) || !may_take(a, live, path, force) ||
+        !live_disk_found_again(a, path))
+        return a->message;
+    return live_array_online(a, live, slot, path, a->message, sizeof a->message) ? NULL : a->message;
+}
+
 const char *appliance_disk_remove(struct appliance *a, const char *disk)
 {
     unsigned slot;

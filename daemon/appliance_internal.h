@@ -105,6 +105,8 @@ struct blkdev *live_volume_find(struct appliance *a, const char *reference, stru
 /* Spec of a config's array for raid/, without devices. */
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec);
 
+/* Do the config's paths and patterns lead to the disk? Else its array would miss it at a start: false, and a->message. */
+bool live_disk_found_again(struct appliance *a, const char *path);
 /* Put a disk into a slot that is out of service. It may be overwritten: that was looked at. */
 bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                        size_t why_len);

@@ -250,17 +250,6 @@ bool appliance_has_spares(const struct appliance *a)
 
 /* --- by hand --- */
 
-/* Do the config's paths and patterns lead to it? Else it, and the array it is part of then, would miss it at a start. */
-static bool is_found_again(struct appliance *a, const char *path)
-{
-    struct scan scan = {0};
-    scan_config(&scan, a->reactors[0], a->config);
-    unsigned count = scan.count;
-    bool found = scan_add(&scan, a->reactors[0], path, 0) < count;
-    scan_free(&scan);
-    return found;
-}
-
 const char *appliance_spare_add(struct appliance *a, const char *path, const char *array, bool force)
 {
     uint8_t bytes[SPARE_LABEL_BYTES];
@@ -270,11 +259,8 @@ const char *appliance_spare_add(struct appliance *a, const char *path, const cha
         text_format(a->message, sizeof a->message, "there is no array %s", array);
     else if (!look_at(a, path, force, NULL, a->message, sizeof a->message))
         return a->message;
-    else if (!is_found_again(a, path))
-        text_format(a->message, sizeof a->message,
-                    "disk %s is not among the config's disks and spares, so it would be missed at the next start: add "
-                    "it, or a pattern that leads to it, and reload",
-                    path);
+    else if (!live_disk_found_again(a, path))
+        return a->message;
     else if (!spare_label_encode(bytes, array) || !label_io(path, bytes, true))
         text_format(a->message, sizeof a->message, "disk %s cannot be written: %s", path, strerror(errno));
     else {

@@ -141,6 +141,14 @@ static void do_disk_forget(struct exchange *x)
         answer_action(x, "disk", disk, appliance_disk_forget(x->control->appliance, disk));
 }
 
+static void do_disk_replace(struct exchange *x)
+{
+    const char *disk = body_word(x, "disk"), *by = disk != NULL ? body_word(x, "by") : NULL;
+    if (by != NULL)
+        answer_action(x, "disk", disk,
+                      appliance_disk_replace(x->control->appliance, disk, by, body_flag(x->body, "force")));
+}
+
 static void do_spare_add(struct exchange *x)
 {
     const char *disk = body_word(x, "disk"), *array = json_string_value(json_object_get(x->body, "array"));
@@ -190,6 +198,7 @@ static const struct route routes[] = {
     {EVHTTP_REQ_POST, "/api/v1/disks/remove", do_disk_remove},
     {EVHTTP_REQ_POST, "/api/v1/disks/forget", do_disk_forget},
     {EVHTTP_REQ_POST, "/api/v1/disks/add-spare", do_spare_add},
+    {EVHTTP_REQ_POST, "/api/v1/disks/replace", do_disk_replace},
     {EVHTTP_REQ_POST, "/api/v1/disks/fail", do_disk_fail},
     {EVHTTP_REQ_POST, "/api/v1/disks/online", do_disk_online},
 };

@@ -221,6 +221,13 @@ static int run_disk_forget(const struct arguments *a)
                "forgotten: the disk that was there will not be taken back");
 }
 
+static int run_disk_replace(const struct arguments *a)
+{
+    return act(a, "/api/v1/disks/replace",
+               json_pack("{s:s, s:s, s:b}", "disk", a->words[0], "by", a->words[1], "force", a->force),
+               "in service; it is being rebuilt: see corbelctl status");
+}
+
 static int run_disk_add_spare(const struct arguments *a)
 {
     return act(
@@ -384,6 +391,8 @@ static const struct command commands[] = {
     {"disk", "add-spare", 1, run_disk_add_spare, "disk add-spare DISK [ARRAY] [--force]",
      "let it take the place of a disk that is lost"},
     {"disk", "add-spare", 2, run_disk_add_spare, NULL, NULL},
+    {"disk", "replace", 2, run_disk_replace, "disk replace DISK NEWDISK [--force]",
+     "put another disk in the place of one out of service"},
     {"disk", "remove", 1, run_disk_remove, "disk remove DISK", "let go of a failed disk or a spare, to unplug it"},
     {"disk", "forget", 1, run_disk_forget, "disk forget ARRAY/SLOT", "never take back the disk that was there"},
     {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
