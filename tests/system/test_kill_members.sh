@@ -5,8 +5,6 @@
 LOOPS=${LOOPS:-12}   # of all levels together
 EVERY=${EVERY:-4}    # restarts from one removal to the next
 LEVELS=${LEVELS:-raid6 raid5 raid1}
-# Levels whose write hole is open: a member that is gone right after a kill would need --force, so it goes after the resync.
-OPEN_HOLES=${OPEN_HOLES-raid5 raid6}
 BLOCKS='--ioengine=nbd --bs=4k --offset=8m --size=8m --verify=crc32c --verify_fatal=1 --verify_dump=0 --verify_state_save=0'
 
 # Checksums of all blocks under load, and the bytes that were flushed.
@@ -65,16 +63,8 @@ for level in $LEVELS; do
         kill_under_load
         victim=$((loop / EVERY % disks))
         turn=$((loop % EVERY))
-        case " $OPEN_HOLES " in *" $level "*) hole=open ;; *) hole=closed ;; esac
-        [ "$turn$hole" != 0closed ] || mv "$DIR/d$victim" "$DIR/gone"
+        [ "$turn" != 0 ] || mv "$DIR/d$victim" "$DIR/gone" # degraded and not clean: no --force is needed
         launch_daemon
-        if [ "$turn$hole" = 0open ]; then
-            verify "after a kill"
-            wait_idle
-            stop_daemon
-            mv "$DIR/d$victim" "$DIR/gone"
-            launch_daemon
-        fi
         if [ "$turn" = 0 ]; then
             replace "$victim"
         else
