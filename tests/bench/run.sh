@@ -1,7 +1,8 @@
 #!/bin/sh
 # Corbel and its peers side by side, as ratios: run.sh BUILD_DIR [SECTION] [ROUNDS] [SECONDS]
 #
-# Sections: nbd (qemu-nbd, nbdkit), iscsi (tgtd), raid6 (full rows, and where the time goes), or `all`. Every server is
+# Sections: nbd (qemu-nbd, nbdkit), iscsi (tgtd), raid6 (full rows, and where the time goes), journal (what the policies ppl
+# and journal cost), or `all`. Every server is
 # pinned to core 0, the load to core 1; backing files lie in tmpfs. One round measures every server once, one after the other;
 # what is compared is the median of the rounds' ratios. A ratio is worth something, a figure by itself is not.
 #
@@ -124,13 +125,36 @@ section_raid6() {
                      codec / 100, copy / 100, other / 100 }'
 }
 
+# What closing the write hole costs: policy bitmap as many times as fast as the others.
+journal_cells() { # $1: level
+    rm -f "$DIR/results"
+    cat >"$DIR/cells" <<CELLS
+$1_4k_randwrite_q32 randwrite 4096 32
+$1_4k_randwrite_q1 randwrite 4096 1
+$1_rows_write_q8 write 1048576 8
+CELLS
+    run_cells -
+}
+
+section_journal() {
+    start_corbel
+    add_corbel_export raid5-bitmap corbel
+    add_corbel_export raid5-ppl ppl
+    add_corbel_export raid5-journal journal
+    journal_cells raid5
+    SERVERS=
+    add_corbel_export raid6-bitmap corbel
+    add_corbel_export raid6-journal journal
+    journal_cells raid6
+}
+
 run_section() {
     "section_$1"
     stop_servers
 }
 
 case $SECTION in
-all) for s in nbd iscsi raid6; do run_section "$s"; done ;;
-nbd | iscsi | raid6) run_section "$SECTION" ;;
+all) for s in nbd iscsi raid6 journal; do run_section "$s"; done ;;
+nbd | iscsi | raid6 | journal) run_section "$SECTION" ;;
 *) die "no section $SECTION" ;;
 esac

@@ -117,12 +117,23 @@ arrays = (
     { name = "two"; disks = [ $(disks two 2 800M) ]; volumes = ( { name = "raid1"; level = "raid1"; size = "512 MiB"; } ); },
     { name = "six"; disks = [ $(disks six 6 600M) ];
       volumes = ( { name = "raid0"; level = "raid0"; size = "512 MiB"; }, { name = "raid5"; level = "raid5"; size = "512 MiB"; },
-                  { name = "raid6"; level = "raid6"; size = "512 MiB"; } ); }
+                  { name = "raid6"; level = "raid6"; size = "512 MiB"; } ); },
+    { name = "policies"; disks = [ $(disks policy 6 600M) ];
+      volumes = ( { name = "raid5-bitmap"; level = "raid5"; size = "256 MiB"; consistency = "bitmap"; },
+                  { name = "raid5-ppl"; level = "raid5"; size = "256 MiB"; consistency = "ppl"; },
+                  { name = "raid5-journal"; level = "raid5"; size = "256 MiB"; consistency = "journal"; },
+                  { name = "raid6-bitmap"; level = "raid6"; size = "256 MiB"; consistency = "bitmap"; },
+                  { name = "raid6-journal"; level = "raid6"; size = "256 MiB"; consistency = "journal"; } ); }
 );
 nbd = { listen = [ "127.0.0.1:0" ];
         exports = ( { name = "jbod"; volume = "one/jbod"; }, { name = "raid1"; volume = "two/raid1"; },
                     { name = "raid0"; volume = "six/raid0"; }, { name = "raid5"; volume = "six/raid5"; },
-                    { name = "raid6"; volume = "six/raid6"; } ); };
+                    { name = "raid6"; volume = "six/raid6"; },
+                    { name = "raid5-bitmap"; volume = "policies/raid5-bitmap"; },
+                    { name = "raid5-ppl"; volume = "policies/raid5-ppl"; },
+                    { name = "raid5-journal"; volume = "policies/raid5-journal"; },
+                    { name = "raid6-bitmap"; volume = "policies/raid6-bitmap"; },
+                    { name = "raid6-journal"; volume = "policies/raid6-journal"; } ); };
 iscsi = { listen = [ "127.0.0.1:0" ];
           targets = ( { name = "iqn.2026-01.org.example:corbel"; luns = ( { lun = 0; volume = "one/jbod"; } ); } ); };
 CONF

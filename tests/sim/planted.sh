@@ -84,4 +84,20 @@ plant scrub-blames-the-wrong-chunk 2000 \
     raid/row_scrub.c 's/^    return role;/    return role == 0;/'
 plant scrub-rewrites-parity-of-located-data 2000 \
     raid/row_scrub.c 's/    if (role >= 0)$/    if (role < -9)/'
+plant log-not-durable 2000 \
+    raid/journal_store.c 's/\.flags = BLK_FUA,/.flags = 0,/'
+plant log-before-losses 20000 \
+    raid/journal_store.c '/^static void group_record/,/^}/s/if (losses_wait(j->array, &j->recorded))/if (true)/'
+plant replay-out-of-order 5000 \
+    raid/journal.c 's/return x->id < y->id ? -1 : 1;/return x->id < y->id ? 1 : -1;/'
+plant tail-before-flush 20000 \
+    raid/journal_store.c 's/if (caches_are_volatile(j))/if (!j->with_tail \&\& caches_are_volatile(j))/'
+plant absent-not-recorded-before-replay 20000 \
+    raid/array.c '/^static void open_flushed/,/^}/s/array_commit(/if (flush->array->replay_wanted) open_over(\&flush->array->open_wait.task); else array_commit(/'
+plant ppl-without-flush 5000 \
+    raid/journal_store.c 's/if (j->with_tail || flush_is_wanted(j))/if (j->with_tail)/'
+plant log-not-forgotten 5000 \
+    raid/journal_store.c '/^bool journal_forget/,/^}/s/return wait_until.*/return wait->over = true;/'
+plant rejoined-with-old-log 20000 \
+    raid/array_online.c 's/if (online->array->journal == NULL || journal_settle(online->array->journal, &online->settled))/if (true)/'
 exit $bad
