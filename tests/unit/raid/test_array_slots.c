@@ -56,7 +56,7 @@ Test(array_slots, a_disk_that_is_forgotten_is_a_stranger_when_it_comes_back)
     cr_expect_str_eq(rig_info(rig).members[2].state, "failed");
     cr_expect_not(rig_info(rig).members[2].present);
     cr_expect(rig_holds(rig, "v", 1));
-    rig_disk_new(rig, 2, DISK, 512);
+    rig_disk_replace(rig, 2, DISK, 512);
     cr_assert(rig_online(rig, 2), "%s", rig->message);
     rig_settle(rig);
     cr_expect_str_eq(rig_info(rig).state, "optimal");
