@@ -115,6 +115,14 @@ uint64_t array_maps_count(const struct array *array, unsigned states)
     return rows;
 }
 
+bool array_maps_saved(const struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL && !map_store_saved(array->volumes[i].map))
+            return false;
+    return true;
+}
+
 void array_maps_settle(struct array *array)
 {
     for (unsigned i = 0; i < array->description.volumes_count; i++)
@@ -193,6 +201,9 @@ static int open_members(struct array *array, const struct array_disk *disks, str
             text_format(member->identity, sizeof member->identity, "%s", disks[slot].identity);
         if (state == MEMBER_ABSENT && member->state != SB_ABSENT) {
             log_warn("array %s: disk %s (slot %u) is absent: starting without it", a->name, member->identity, slot);
+            bool whole = member->state == SB_ACTIVE;
+            member->missed_from = whole || member->missed_from != 0 ? a->committed : 0;
+            member->vanished = true;
             member->state = SB_ABSENT;
             array->commit.reopened = false;
         }
@@ -340,34 +351,19 @@ static void open_flushed(struct array_flush *flush)
     array_commit(flush->array, &flush->array->open_wait);
 }
 
-/* After a crash of a volume without marks every row that was ever written may be the one. */
-static void rows_suspect(struct array *array)
-{
-    for (unsigned i = 0; i < array->description.volumes_count; i++) {
-        if (array->volumes[i].map == NULL || array->description.volumes[i].consistency != SB_RESYNC)
-            continue;
-        struct region_map *map = map_store_map(array->volumes[i].map);
-        uint64_t row = 0;
-        while ((row = region_find(map, REGION_WRITTEN, row, map->regions)) < map->regions)
-            region_set(map, row++, REGION_SUSPECT);
-    }
-}
-
 /* The maps are there: the volumes, and the first generation. */
 static void open_volumes(struct array *array)
 {
     struct sb_array *a = &array->description;
     struct array_call *call = array->call;
-    if (!a->clean)
-        rows_suspect(array);
     array->replay_wanted = array_must_replay(array);
     if (!array->replay_wanted)
         array_epoch_begin(array);
-    uint64_t dirty = array_maps_dirty(array);
-    if (dirty > 0 || !a->clean)
+    uint64_t suspect = array_maps_count(array, REGION_BIT(REGION_SUSPECT));
+    if (suspect > 0 || !a->clean)
         log_warn("array %s was not stopped cleanly: redundancy of %llu rows is resynchronised", a->name,
-                 (unsigned long long)dirty);
-    a->clean = a->clean && dirty == 0;
+                 (unsigned long long)suspect);
+    a->clean = a->clean && suspect == 0;
     activity_init(array, a->clean);
     call->error = array_open_journal(array, call->message, sizeof call->message);
     for (unsigned i = 0; i < a->volumes_count && call->error == 0; i++) {
@@ -482,7 +478,7 @@ static bool close_save(struct array *array)
     }
     if (!array->marked_clean) {
         array->marked_clean = true;
-        array->description.clean = array_maps_dirty(array) == 0;
+        array->description.clean = array_maps_count(array, REGION_BIT(REGION_SUSPECT)) == 0;
         scrub_save(array);
         array_commit(array, NULL);
         return false;

@@ -16,7 +16,8 @@
  *           that waits for its resync.
  * CLEANING  the generation that says clean is under way; a change waits and makes the next one.
  *
- * The array is clean on disk only if no row of any region map is dirty.
+ * The array is clean on disk only if no row of any region map is SUSPECT. DIRTY rows may stand: those that a member lacks
+ * that is away (raid/map_store.h, S8).
  *
  * So a process that is killed while nobody writes leaves an array that needs no resync. When the array freezes all
  * changes are granted: the volumes answer them BLK_GONE, nothing reaches a disk.
@@ -68,11 +69,17 @@ static void activity_committed(struct task *task)
     array_step(array);
 }
 
+/* All redundancy is, and that is on disk. */
+static bool is_right(const struct array *array)
+{
+    return array_maps_count(array, REGION_BIT(REGION_SUSPECT)) == 0 && array_maps_saved(array);
+}
+
 static void activity_flushed(struct array_flush *flush)
 {
     struct array *array = flush->array;
     struct array_activity *activity = &array->activity;
-    if (sm_state(&activity->state) == ACTIVITY_FLUSHING && !array->frozen && array_maps_dirty(array) == 0) {
+    if (sm_state(&activity->state) == ACTIVITY_FLUSHING && !array->frozen && is_right(array)) {
         sm_move(&activity->state, ACTIVITY_CLEANING);
         array->description.clean = true;
         array_commit(array, &activity->wait);
@@ -80,19 +87,19 @@ static void activity_flushed(struct array_flush *flush)
     array_step(array);
 }
 
-/* All maps are at rest. What is not clean is to be resynchronised, or busy with something small. */
+/* All maps are at rest. What is not right is to be resynchronised, or has become right just now. */
 void activity_look(struct array *array)
 {
     struct array_activity *activity = &array->activity;
     if (sm_state(&activity->state) != ACTIVITY_FLUSHING || activity->flush.pending > 0 || array->frozen ||
         !array_maps_idle(array))
         return;
-    if (array_maps_dirty(array) == 0) {
+    if (is_right(array)) {
         array_flush_start(array, &activity->flush, activity_flushed);
         return;
     }
     sm_move(&activity->state, ACTIVITY_DIRTY);
-    if (array_maps_count(array, REGION_BIT(REGION_DIRTY)) > 0)
+    if (!array_maps_saved(array))
         activity_rest(array); /* the end of a resync does that as well */
 }
 

@@ -171,8 +171,9 @@ int array_open_volume(struct array *array, unsigned index, char *why, size_t why
 /* Why the array takes no call now, or NULL. */
 const char *array_refusal(const struct array *array);
 void array_flush_start(struct array *array, struct array_flush *flush, void (*done)(struct array_flush *));
-/* All region maps: is nothing under way; rows in some states; make CLEAN what can be. */
+/* All region maps: is nothing under way; is all of it on disk; rows in some states; make CLEAN what can be. */
 bool array_maps_idle(const struct array *array);
+bool array_maps_saved(const struct array *array);
 uint64_t array_maps_count(const struct array *array, unsigned states);
 void array_maps_settle(struct array *array);
 
@@ -245,12 +246,6 @@ struct blkdev *online_joining(const struct array *array, unsigned slot);
 static inline uint64_t slot_bit(unsigned slot)
 {
     return 1ull << slot;
-}
-
-/* Rows whose redundancy a crash now would leave in doubt. */
-static inline uint64_t array_maps_dirty(const struct array *array)
-{
-    return array_maps_count(array, REGION_BIT(REGION_DIRTY) | REGION_BIT(REGION_SUSPECT));
 }
 
 static inline bool array_is_redundant(const struct array *array, unsigned volume)

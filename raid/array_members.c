@@ -94,6 +94,9 @@ static void members_changed(struct task *task)
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].volume != NULL)
             volume_members_changed(array->volumes[i].volume);
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL)
+            map_store_stir(array->volumes[i].map);
     jobs_members_changed(array);
     array_step(array);
 }
@@ -145,6 +148,12 @@ static void freeze(struct array *array, unsigned slot)
 }
 
 /* --- lose --- */
+
+/* All live members have had it. */
+static uint64_t sure_generation(const struct array *array)
+{
+    return MAX(array->description.committed, array->commit.committed);
+}
 
 static bool no_answer(enum blk_status status)
 {
@@ -207,10 +216,17 @@ static void losses_settled(struct timer *timer)
         array_flush_start(array, &array->losses.probe, losses_probed);
 }
 
-/* In memory, now; the description follows. */
-static void mark_failed(struct array *array, unsigned slot)
+/*
+ * In memory, now; the description follows. What it may lack from now on stands in the region maps; and if it was being
+ * rebuilt, what it lacks already does only if it was being caught up.
+ */
+static void mark_failed(struct array *array, unsigned slot, bool vanished)
 {
     struct array_losses *losses = &array->losses;
+    struct sb_member *member = &array->description.members[slot];
+    bool whole = sm_state(&array->members[slot].state) == MEMBER_ONLINE;
+    member->missed_from = whole || member->missed_from != 0 ? sure_generation(array) : 0;
+    member->vanished = vanished;
     sm_move(&array->members[slot].state, MEMBER_FAILED);
     losses->pending |= slot_bit(slot);
     losses->lost_ns[slot] = loop_now_ns(array->loop);
@@ -228,7 +244,7 @@ void array_member_lose(struct array *array, struct member *member, enum blk_stat
         freeze(array, member->slot);
         return;
     }
-    mark_failed(array, member->slot);
+    mark_failed(array, member->slot, no_answer(status));
     log_error("array %s: disk %s (slot %u) failed (%s), and %u of %u volumes go on without it: replace it",
               array->description.name, array_disk_name(array, member->slot), member->slot, blk_status_name(status),
               volumes_alive(array, array_lost_slots(array)), array->description.volumes_count);
@@ -428,7 +444,7 @@ void array_fail_member(struct array *array, unsigned slot, struct array_call *ca
         return;
     }
     *removal = (struct removal){.array = array, .call = call, .slot = slot, .task.run = removal_over};
-    mark_failed(array, slot);
+    mark_failed(array, slot, false);
     log_warn(
         "array %s: disk %s (slot %u) taken out of service by hand: the array is degraded until a disk is put online "
         "in its place",

@@ -8,16 +8,20 @@
  *   4. In memory: REBUILDING. From here on it takes every write, gets the region maps, and then the jobs fill it
  *      (rebuild.c), which ends in ONLINE.
  *
- * Whatever stands on the disk counts as stale, however it got there, with one exception: volumes without redundancy
- * cannot be rebuilt. Nothing can have changed in them while the disk was away, for a write needs it; so the disk that
- * was there before may come back, and no other. It is that disk if its label carries the slot's member identity and
- * its history is part of ours: had it run apart in between, it would carry a fork that we do not know.
+ * Whatever stands on the disk counts as stale, however it got there, but for two things that only the very disk that was
+ * there before has. It is that disk if its label carries the slot's member identity and its history is part of ours.
+ *   - It lacks only the rows that the region maps call DIRTY or SUSPECT, if they hold all since it left
+ *     (sb_member.missed_from): it is caught up, which means that the rebuild is for these rows. In doubt all is rebuilt.
+ *   - Volumes without redundancy cannot be rebuilt. Nothing can have changed in them while the disk was away, for a
+ *     write needs it; so that disk may come back, and no other.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/log.h"
 #include "raid/array_impl.h"
+#include "raid/assembly_history.h"
 
 struct array_online {
     struct array *array;
@@ -26,6 +30,7 @@ struct array_online {
     struct array_disk disk;
     struct sb_member before; /* to go back to */
     bool joining;            /* its label is part of the generations */
+    bool catch_up;
     enum blk_status joined;
     struct sb_label label;
     struct label_op op;
@@ -119,20 +124,8 @@ static const char *volume_without_redundancy(const struct array *array, unsigned
 
 static bool label_is_of_slot(const struct array_online *online)
 {
-    const struct sb_array *ours = &online->array->description, *theirs = &online->label.array;
-    if (!uuid_equal(&ours->uuid, &theirs->uuid) || theirs->forks_count == 0 ||
-        !uuid_equal(&ours->members[online->slot].uuid, &online->label.member))
-        return false;
-    const struct uuid *last = &theirs->forks[theirs->forks_count - 1].id;
-    uint64_t until = UINT64_MAX; /* the generation of the fork behind */
-    for (unsigned i = ours->forks_count; i-- > 0;) {
-        if (ours->forks[i].settled)
-            continue;
-        if (uuid_equal(&ours->forks[i].id, last))
-            return theirs->generation < until;
-        until = ours->forks[i].generation;
-    }
-    return false;
+    return online->op.verdict == SB_VALID &&
+           history_is_of_slot(&online->array->description, online->slot, &online->label);
 }
 
 static bool refuse_label(struct array_online *online)
@@ -154,7 +147,7 @@ static bool refuse_label(struct array_online *online)
         return true;
     }
     const char *volume = volume_without_redundancy(array, online->slot);
-    if (volume != NULL && !(op->verdict == SB_VALID && label_is_of_slot(online))) {
+    if (volume != NULL && !label_is_of_slot(online)) {
         ONLINE_END(
             online, -EINVAL,
             "volume %s has no redundancy and part of it lies on the disk that was in slot %u (%s), which disk %s "
@@ -204,10 +197,26 @@ static void online_committed(struct task *task)
         if (array->volumes[i].map != NULL)
             map_store_copy(array->volumes[i].map, online->slot);
     array->losses.vanished &= ~slot_bit(online->slot);
-    log_notice("array %s: disk %s is in slot %u and is being rebuilt", array->description.name, disk_text(online),
-               online->slot);
+    log_notice("array %s: disk %s is in slot %u and is being %s", array->description.name, disk_text(online),
+               online->slot, online->catch_up ? "caught up with what it missed" : "rebuilt");
     array_members_changed(array);
     online_end(online, 0);
+}
+
+/* NULL: it may be caught up; or why all of it is rebuilt. */
+static const char *doubt(const struct array_online *online)
+{
+    const struct sb_array *ours = &online->array->description;
+    const struct sb_member *member = &ours->members[online->slot];
+    if (online->op.verdict != SB_VALID || !uuid_equal(&online->label.member, &member->uuid))
+        return "it is not the disk that was in this slot";
+    if (member->missed_from == 0)
+        return "what it missed is not known";
+    if (strcmp(online->disk.identity, member->identity) != 0)
+        return "it may be a copy of the disk that was in this slot: its serial number or path is another";
+    if (!history_can_catch_up(ours, online->slot, &online->label, online->disk.identity))
+        return "it is older than what is known of it, or ran apart from the array";
+    return NULL;
 }
 
 static void online_label_read(struct label_op *op)
@@ -218,7 +227,14 @@ static void online_label_read(struct label_op *op)
         return;
     struct sb_member *member = &array->description.members[online->slot];
     bool span_of_own_size = array_slot_bytes(&array->description, online->slot) == member->size;
+    const char *why = doubt(online);
+    online->catch_up = why == NULL;
+    if (why != NULL)
+        log_notice("array %s: disk %s (slot %u) is rebuilt from end to end: %s", array->description.name,
+                   disk_text(online), online->slot, why);
     online->before = *member;
+    member->missed_from = online->catch_up ? member->missed_from : 0;
+    member->vanished = false;
     member->uuid = uuid_generate(array->loop);
     member->state = SB_REBUILDING;
     if (!span_of_own_size)

@@ -127,6 +127,8 @@ static bool find_winner(struct disk_group *group, const struct assembly_options 
     for (unsigned i = 0; chosen && i < group->ends_count; i++)
         if (group->ends[i] != winner)
             history_settle(&out->array, array_at(group, group->ends[i]));
+    for (unsigned slot = 0; group->ends_count > 1 && slot < out->array.members_count; slot++)
+        out->array.members[slot].missed_from = 0; /* nobody is caught up across a split brain */
     return chosen;
 }
 
@@ -169,6 +171,24 @@ static void give_roles(struct disk_group *group, struct assembly *out)
             group->recorded |= bit(slot);
         if (!active || out->disk_of_slot[slot] < 0)
             group->lost |= bit(slot);
+    }
+}
+
+/* Of the disks that were away, those that may come back by themselves. */
+static void find_returned(struct disk_group *group, struct assembly *out)
+{
+    for (unsigned i = 0; i < group->count; i++) {
+        const struct assembly_disk *disk = group->of[i].disk;
+        int slot = slot_of(&out->array, &disk->label->member);
+        if (slot < 0 || group->of[i].role == DISK_CLONE || disk->unusable != NULL || out->disk_of_slot[slot] >= 0)
+            continue;
+        const struct sb_member *member = &out->array.members[slot];
+        bool away = member->state == SB_FAILED || member->state == SB_ABSENT;
+        if (away && member->vanished &&
+            history_can_catch_up(&out->array, (unsigned)slot, disk->label, disk->identity)) {
+            out->returned_of_slot[slot] = (int)group->of[i].index;
+            group->of[i].returned = true;
+        }
     }
 }
 
@@ -244,6 +264,7 @@ static void decide(struct disk_group *group, const struct assembly_options *opti
     find_ends(group);
     bool chosen = find_winner(group, options, out);
     give_roles(group, out);
+    find_returned(group, out);
     raise_committed(group, &out->array);
     out->verdict = judge(group, &out->array, options->force);
     if (!chosen)
@@ -284,7 +305,7 @@ static void assembly_clear(struct assembly *out)
 {
     *out = (struct assembly){0};
     for (unsigned slot = 0; slot < RAID_MEMBERS_MAX; slot++)
-        out->disk_of_slot[slot] = -1;
+        out->disk_of_slot[slot] = out->returned_of_slot[slot] = -1;
 }
 
 unsigned assembly_decide(const struct assembly_disk *disks, unsigned count, const struct assembly_options *options,

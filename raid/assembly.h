@@ -7,6 +7,8 @@
  *   - a member's role is read from the winner's table, never from itself;
  *   - a member is current if its slot is active there and its label stands on the winner's history, not below the
  *     generation that is known to be committed; another one is stale: its slot counts as absent;
+ *   - a stale disk that just was not there, and lacks no more than the region maps know, has returned: when the array
+ *     runs it may be brought in without asking, to be caught up (raid/array_online.c);
  *   - labels neither of whose histories contains the other: split brain; started only if one is preferred;
  *   - the same member UUID twice: a clone; refused unless exactly one matches the recorded identity;
  *   - members away that no failure was recorded of, and a volume that cannot do without them: not started, and says
@@ -52,8 +54,9 @@ enum assembly_verdict {
 struct assembly {
     enum assembly_verdict verdict;
     bool startable;
-    struct sb_array array;                    /* the winner's */
-    int disk_of_slot[RAID_MEMBERS_MAX];       /* index into the disks given, -1: absent */
+    struct sb_array array;                  /* the winner's */
+    int disk_of_slot[RAID_MEMBERS_MAX];     /* index into the disks given, -1: absent */
+    int returned_of_slot[RAID_MEMBERS_MAX]; /* so: of an absent one, the disk that array_online_member() may catch up */
     unsigned place_of_slot[RAID_MEMBERS_MAX]; /* sb_label.place of that disk's label */
     bool stale_of_disk[ASSEMBLY_DISKS_MAX];   /* by index into the disks given, for those of this array */
     char reason[1024];                        /* always a sentence for people */

@@ -148,3 +148,29 @@ void history_settle(struct sb_array *winner, const struct sb_array *loser)
             insert_settled(winner, &line->id, until);
     }
 }
+
+bool history_is_of_slot(const struct sb_array *ours, unsigned slot, const struct sb_label *label)
+{
+    const struct sb_array *theirs = &label->array;
+    if (!uuid_equal(&ours->uuid, &theirs->uuid) || theirs->forks_count == 0 ||
+        !uuid_equal(&ours->members[slot].uuid, &label->member))
+        return false;
+    uint64_t until = UINT64_MAX; /* the generation of the fork behind */
+    for (unsigned i = ours->forks_count; i-- > 0;) {
+        if (ours->forks[i].settled)
+            continue;
+        if (uuid_equal(&ours->forks[i].id, &history_present(theirs)->id))
+            return theirs->generation < until;
+        until = ours->forks[i].generation;
+    }
+    return false;
+}
+
+/* A copy made of the disk carries the same label, but perhaps not all bytes: another identity is in doubt. */
+bool history_can_catch_up(const struct sb_array *ours, unsigned slot, const struct sb_label *label,
+                          const char *identity)
+{
+    const struct sb_member *member = &ours->members[slot];
+    return member->missed_from != 0 && label->array.generation >= member->missed_from && identity != NULL &&
+           identity[0] != '\0' && strcmp(identity, member->identity) == 0 && history_is_of_slot(ours, slot, label);
+}

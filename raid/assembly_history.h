@@ -35,4 +35,13 @@ void history_make_room(struct sb_array *array);
 /* The last line of a history. */
 const struct sb_fork *history_present(const struct sb_array *array);
 
+/*
+ * Is this the label of the member that was in `slot` when it left us, under a history that is part of ours? Had it run
+ * apart since, it would carry a fork that we do not know.
+ */
+bool history_is_of_slot(const struct sb_array *ours, unsigned slot, const struct sb_label *label);
+/* May that member be caught up: is it no older than what the region maps hold, and the very disk (`identity`)? */
+bool history_can_catch_up(const struct sb_array *ours, unsigned slot, const struct sb_label *label,
+                          const char *identity);
+
 #endif

@@ -25,6 +25,7 @@ struct disk_group {
         const struct assembly_disk *disk;
         unsigned index; /* among the disks given */
         enum disk_role role;
+        bool returned; /* may be caught up */
     } of[ASSEMBLY_DISKS_MAX];
     unsigned ends_count; /* histories nothing goes beyond; more than one: split brain */
     unsigned ends[ASSEMBLY_DISKS_MAX];

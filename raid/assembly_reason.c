@@ -93,10 +93,13 @@ static void say_disks(const struct disk_group *group, struct assembly *out)
     if (group->ends_count > 1)
         SAY(out, "; of the histories of its members, which ran apart, this one was chosen");
     for (unsigned i = 0; i < group->count; i++) {
+        const char *name = group->of[i].disk->name;
         if (group->of[i].role == DISK_UNUSABLE)
             SAY(out, "; %s", group->of[i].disk->unusable);
+        else if (group->of[i].returned)
+            SAY(out, "; disk %s is back and is to be caught up", name);
         else if (group->of[i].role != DISK_CURRENT)
-            SAY(out, "; disk %s %s", group->of[i].disk->name, texts[group->of[i].role]);
+            SAY(out, "; disk %s %s", name, texts[group->of[i].role]);
     }
 }
 

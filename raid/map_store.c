@@ -55,7 +55,8 @@ struct map_store {
     struct region_map map;
     struct sm state;
     struct region_change_list queue, group;
-    bool flush_first, sweep, sweep_all;
+    bool flush_first, sweep, sweep_all; /* sweep: asked for */
+    bool sweeping;                      /* this group does */
     struct timer sweep_timer;
     struct array_flush flush;
     struct task recorded;
@@ -153,6 +154,16 @@ static void block_write(struct map_store *store, unsigned block, uint64_t slots,
 
 /* --- groups of changes --- */
 
+/* One that may be back. */
+static bool member_away(const struct map_store *store)
+{
+    const struct array *array = store->array;
+    for (unsigned slot = 0; slot < array->volumes[store->volume].layout.spec.members; slot++)
+        if (!member_readable(&array->members[slot]))
+            return true;
+    return false;
+}
+
 static void changes_over(struct map_store *store, struct region_change_list *list)
 {
     struct region_change *change;
@@ -166,7 +177,7 @@ static void changes_over(struct map_store *store, struct region_change_list *lis
 static void sweep_later(struct map_store *store)
 {
     struct array *array = store->array;
-    if (store->map.counts[REGION_DIRTY] > 0 && !store->sweep_timer.armed && !array->frozen &&
+    if (store->map.counts[REGION_DIRTY] > 0 && !store->sweep_timer.armed && !array->frozen && !member_away(store) &&
         sm_state(&array->state) != ARRAY_CLOSING)
         timer_start(array->loop, &store->sweep_timer, SWEEP_NS);
 }
@@ -184,8 +195,14 @@ static void rest(struct map_store *store)
     array_step(array);
 }
 
+/*
+ * Whoever waited for a change writes now, also what a member that was lost meanwhile does not know of. That must not be
+ * the writer's word against that member's, each with a history of its own: so the loss is on disk first.
+ */
 static void group_over(struct map_store *store)
 {
+    if (!STAILQ_EMPTY(&store->group) && !losses_wait(store->array, &store->recorded))
+        return;
     changes_over(store, &store->group);
     rest(store);
 }
@@ -205,6 +222,16 @@ static void group_write(struct map_store *store)
         group_over(store);
 }
 
+static void sweep_end(struct map_store *store);
+
+static void group_begin(struct map_store *store)
+{
+    sweep_end(store);
+    sm_move(&store->state, MAP_WRITING);
+    store->next_block = 0;
+    group_write(store);
+}
+
 /* Flushed; now what members missed by being lost must be told, or they would count as whole (S1). */
 static void group_record(struct map_store *store)
 {
@@ -214,14 +241,16 @@ static void group_record(struct map_store *store)
         group_over(store);
         return;
     }
-    sm_move(&store->state, MAP_WRITING);
-    store->next_block = 0;
-    group_write(store);
+    group_begin(store);
 }
 
 static void group_recorded(struct task *task)
 {
-    group_record(container_of(task, struct map_store, recorded));
+    struct map_store *store = container_of(task, struct map_store, recorded);
+    if (sm_state(&store->state) == MAP_WRITING)
+        group_over(store);
+    else
+        group_record(store);
 }
 
 static void group_flushed(struct array_flush *flush)
@@ -231,28 +260,50 @@ static void group_flushed(struct array_flush *flush)
 
 /* --- the sweep --- */
 
-static void sweep_block(struct map_store *store, unsigned block)
+/*
+ * Twice over the rows of a block that are DIRTY and not busy: before the flush to count those that it may make CLEAN,
+ * and after it to do so. A touch is forgotten only while nobody is at work on the row: so who was not touched since has
+ * had its last write before this flush began.
+ */
+static uint64_t sweep_block(struct map_store *store, unsigned block, bool flushed)
 {
     struct region_map *map = &store->map;
     const struct volume *volume = store->array->volumes[store->volume].volume;
-    uint64_t end = MIN(map->regions, (uint64_t)(block + 1) * REGION_PER_BLOCK);
+    uint64_t end = MIN(map->regions, (uint64_t)(block + 1) * REGION_PER_BLOCK), found = 0;
     uint64_t region = (uint64_t)block * REGION_PER_BLOCK;
-    while ((region = region_find(map, REGION_BIT(REGION_DIRTY), region, end)) < end) {
-        bool touched = region_untouch(map, region);
-        if ((store->sweep_all || !touched) && !volume_row_busy(volume, region)) {
+    for (; (region = region_find(map, REGION_BIT(REGION_DIRTY), region, end)) < end; region++) {
+        if (volume_row_busy(volume, region))
+            continue;
+        bool touched = flushed || store->sweep_all ? region_untouch(map, region) : region_touched(map, region);
+        found += store->sweep_all || !touched;
+        if (flushed && !touched)
             region_set(map, region, REGION_CLEAN);
-            store->flush_first = true;
-        }
-        region++;
     }
+    return found;
 }
 
-static void sweep(struct map_store *store)
+static uint64_t sweep(struct map_store *store, bool flushed)
 {
+    uint64_t found = 0;
     for (unsigned block = 0; block < store->map.blocks; block++)
         if (store->map.of_block[block].dirty > 0)
-            sweep_block(store, block);
+            found += sweep_block(store, block, flushed);
+    return found;
+}
+
+static void sweep_begin(struct map_store *store)
+{
+    store->sweeping = !member_away(store);
+    store->flush_first |= store->sweeping && sweep(store, false) > 0;
     store->sweep = store->sweep_all = false;
+}
+
+/* Flushed, if there was anything to flush for. */
+static void sweep_end(struct map_store *store)
+{
+    if (store->sweeping && !member_away(store)) /* S8 */
+        (void)sweep(store, true);
+    store->sweeping = false;
 }
 
 static void sweep_fire(struct timer *timer)
@@ -268,7 +319,7 @@ static void group_start(struct map_store *store)
     store->flush_first = false;
     store->copy_next = store->joined != 0;
     if (store->sweep)
-        sweep(store);
+        sweep_begin(store);
     STAILQ_CONCAT(&store->group, &store->queue);
     STAILQ_FOREACH(change, &store->group, link)
     {
@@ -276,13 +327,10 @@ static void group_start(struct map_store *store)
         store->flush_first |= change->flush_first;
     }
     sm_move(&store->state, MAP_FLUSHING);
-    if (store->flush_first) {
+    if (store->flush_first)
         array_flush_start(store->array, &store->flush, group_flushed);
-        return;
-    }
-    sm_move(&store->state, MAP_WRITING);
-    store->next_block = 0;
-    group_write(store);
+    else
+        group_begin(store);
 }
 
 /* --- a scan: load, lay out, copy --- */
@@ -471,9 +519,19 @@ static bool readers_create(struct map_store *store)
     return true;
 }
 
+/* Loaded: the states of rows that are not to be believed (S9). */
+static unsigned doubtful(const struct map_store *store)
+{
+    static const unsigned states[] = {[SB_RESYNC] = REGION_WRITTEN, [SB_BITMAP] = REGION_BIT(REGION_DIRTY)};
+    enum sb_consistency policy = volume_of(store)->consistency;
+    return store->array->description.clean || policy >= ARRAY_LENGTH(states) ? 0 : states[policy];
+}
+
 static void scan_over(struct map_store *store)
 {
     struct task *over = store->over;
+    if (store->load)
+        region_map_doubt(&store->map, doubtful(store));
     store->copying = 0;
     store->over = NULL;
     store->load = false;
@@ -647,6 +705,11 @@ void map_store_settle(struct map_store *store)
 bool map_store_idle(const struct map_store *store)
 {
     return sm_state(&store->state) == MAP_IDLE && STAILQ_EMPTY(&store->queue) && !store->sweep;
+}
+
+bool map_store_saved(const struct map_store *store)
+{
+    return !region_map_changed(&store->map);
 }
 
 void map_store_frozen(struct map_store *store)

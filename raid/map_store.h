@@ -11,16 +11,25 @@
  *
  * S1  A group of changes is made in memory when its turn comes, then written: first, if one of them asks for it, the
  *     members are flushed and losses are on disk; then each block that differs gets the next sequence and goes to all
- *     live members, durably. Then the changes are over. The next group forms meanwhile.
+ *     live members, durably. When losses up to then are on disk as well, the changes are over: else the member that was
+ *     lost could go on alone from a map that does not say so, and take the others' disks back as its own. The next group
+ *     forms meanwhile.
  * S2  A block's sequence goes up by one, and the next one begins only when this one stands on every member that is
  *     still live. So the newest block among current members is right, and no member is behind by more than one.
  * S3  A member that cannot write a block is lost, like one that cannot write its label.
  * S4  A member that joins gets the whole map before its rebuild begins, both slots of each block, so that nothing of
  *     what it held before can be taken for newer.
- * S5  DIRTY becomes CLEAN when a row was not touched for 5 to 10 s, or all of the array is quiet, and is not locked.
- *     In memory it is CLEAN at once, so that whoever writes again asks again, behind it.
+ * S5  DIRTY becomes CLEAN when a row was not touched for 5 to 10 s, or all of the array is quiet, and is not locked;
+ *     first all members are flushed. In memory it is CLEAN before it is on disk, so that whoever writes again asks
+ *     again, behind it.
  * S6  A block that no current member can vouch for is SUSPECT as a whole: never UNWRITTEN.
  * S7  On a frozen array all changes are over at once; the volumes answer them BLK_GONE.
+ * S8  While a member of the volume is away, DIRTY does not become CLEAN; nor if one was lost in the flush of S5. And no
+ *     row is written that is not DIRTY or SUSPECT on disk. So the rows that are are all that a member that is away may
+ *     lack, from its loss on: what it was not given, and what it had in its cache only. This serves all members that
+ *     are away, whenever each was lost; who may be caught up with it is told by sb_member.missed_from.
+ * S9  What is loaded after a clean stop is taken as it stands. Else what may be wrong is SUSPECT: all DIRTY rows
+ *     (policy `bitmap`), all written ones (`resync`), none (`ppl`, `journal`: their replay makes them right).
  */
 #ifndef RAID_MAP_STORE_H
 #define RAID_MAP_STORE_H
@@ -45,11 +54,13 @@ void map_store_change(struct region_map *map, struct region_change *change);
 /* A member has joined. */
 void map_store_copy(struct map_store *store, unsigned slot);
 bool map_store_copying(const struct map_store *store);
-/* Some row became DIRTY without a change on disk: it is to be swept in a while. */
+/* Some row became DIRTY without a change on disk, or a member is back: there may be something to sweep in a while. */
 void map_store_stir(struct map_store *store);
-/* Make CLEAN what can be, now. activity_look() is called when it is. */
+/* Make CLEAN what can be, now, and bring to disk what is in memory only. activity_look() is called when it is. */
 void map_store_settle(struct map_store *store);
 bool map_store_idle(const struct map_store *store);
+/* Is all that memory knows on the members? */
+bool map_store_saved(const struct map_store *store);
 void map_store_frozen(struct map_store *store);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Rebuild: filling members that are REBUILDING, row by row of what was ever written.
+ * Rebuild: filling members that are REBUILDING, row by row of what was ever written; or of what they missed, if all of
+ * the pass are to be caught up (raid/array_online.c).
  *
  * A pass takes the members that are REBUILDING when it starts through all volumes with redundancy, the one with the
  * least of it first; a member that comes later gets a pass of its own. When all volumes are through, the members are
@@ -27,6 +28,16 @@ static uint64_t pass_slots(const struct array *array)
     return array->rebuild.slots & rebuilding_slots(array);
 }
 
+/* Rows of which some member of the pass, or of the one to come, may lack something. */
+static unsigned rows_lacking(const struct array *array)
+{
+    uint64_t slots = pass_slots(array) != 0 ? pass_slots(array) : rebuilding_slots(array);
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        if ((slots & slot_bit(slot)) && array->description.members[slot].missed_from == 0)
+            return REGION_WRITTEN;
+    return REGION_BIT(REGION_DIRTY) | REGION_BIT(REGION_SUSPECT);
+}
+
 static struct job *job_on(struct array *array, unsigned volume)
 {
     return job_of(array, volume, JOB_REBUILD);
@@ -46,13 +57,13 @@ static bool wanted(const struct array *array, unsigned volume)
 
 static uint64_t rows_left(const struct array *array, unsigned volume)
 {
-    return region_count(job_map(array, volume), REGION_WRITTEN);
+    return region_count(job_map(array, volume), rows_lacking(array));
 }
 
 static uint64_t row_next(const struct array *array, unsigned volume, uint64_t from)
 {
     const struct region_map *map = job_map(array, volume);
-    return region_find(map, REGION_WRITTEN, from, map->regions);
+    return region_find(map, rows_lacking(array), from, map->regions);
 }
 
 static bool before(const struct array *array, unsigned a, unsigned b)
@@ -90,9 +101,11 @@ static void members_online(struct array *array)
     for (unsigned slot = 0; slot < array->description.members_count; slot++) {
         if (!(pass_slots(array) & slot_bit(slot)))
             continue;
+        struct sb_member *member = &array->description.members[slot];
         sm_move(&array->members[slot].state, MEMBER_ONLINE);
-        log_notice("array %s: disk %s (slot %u) is rebuilt and online", array->description.name,
-                   array_disk_name(array, slot), slot);
+        log_notice("array %s: disk %s (slot %u) is %s and online", array->description.name,
+                   array_disk_name(array, slot), slot, member->missed_from != 0 ? "caught up" : "rebuilt");
+        member->missed_from = 0;
     }
     pass_over(array);
     array_members_changed(array);

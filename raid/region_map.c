@@ -6,11 +6,11 @@
  *     32    4  number of the block
  *     40    8  sequence, from 1
  *     48    8  regions of the volume
- *     56 4032  states of 16128 regions, two bits each, the first in the lowest bits: 0 unwritten, 1 clean, 2 dirty
+ *     56 4032  states of 16128 regions, two bits each, the first in the lowest bits: 0 unwritten, 1 clean, 2 dirty,
+ *              3 suspect
  *   4092    4  CRC32C of bytes 0 to 4091
  *
- * In memory the states lie in the same order, so a block is a copy; but for the fourth state, which is 3 in memory and
- * 2 on disk.
+ * In memory the states lie in the same order, so a block is a copy.
  */
 #include "raid/region_map.h"
 
@@ -55,11 +55,6 @@ void region_map_fini(struct region_map *map)
     *map = (struct region_map){0};
 }
 
-static unsigned on_disk(enum region_state state)
-{
-    return state == REGION_SUSPECT ? REGION_DIRTY : state;
-}
-
 void region_set(struct region_map *map, uint64_t region, enum region_state state)
 {
     enum region_state before = region_get(map, region);
@@ -70,7 +65,7 @@ void region_set(struct region_map *map, uint64_t region, enum region_state state
     map->counts[before]--;
     map->counts[state]++;
     block->dirty += (state == REGION_DIRTY) - (before == REGION_DIRTY);
-    block->changed |= on_disk(before) != on_disk(state);
+    block->changed |= before != state;
 }
 
 bool region_untouch(struct region_map *map, uint64_t region)
@@ -119,23 +114,15 @@ uint64_t region_count(const struct region_map *map, unsigned states)
 
 /* --- blocks --- */
 
-/* 3 to 2, in all four places of a byte. */
-static uint8_t byte_to_disk(uint8_t states)
-{
-    return (uint8_t)(states & ~(states >> 1 & 0x55));
-}
-
 void region_block_encode(const struct region_map *map, unsigned block, const struct uuid *volume, uint8_t *out)
 {
-    const uint8_t *states = map->states + (uint64_t)block * REGION_STATE_BYTES;
     memset(out, 0, REGION_BLOCK_BYTES);
     memcpy(out + OFF_MAGIC, magic, MAGIC_BYTES);
     memcpy(out + OFF_VOLUME, volume->bytes, sizeof volume->bytes);
     put_le32(out + OFF_BLOCK, block);
     put_le64(out + OFF_SEQUENCE, map->of_block[block].sequence);
     put_le64(out + OFF_REGIONS, map->regions);
-    for (unsigned i = 0; i < REGION_STATE_BYTES; i++)
-        out[OFF_STATES + i] = byte_to_disk(states[i]);
+    memcpy(out + OFF_STATES, map->states + (uint64_t)block * REGION_STATE_BYTES, REGION_STATE_BYTES);
     put_le32(out + OFF_CRC, crc32c(0, out, OFF_CRC));
 }
 
@@ -160,7 +147,7 @@ void region_block_load(struct region_map *map, unsigned block, const uint8_t *by
     uint64_t first = (uint64_t)block * REGION_PER_BLOCK;
     for (uint64_t region = first; region < block_end(map, block); region++) {
         unsigned at = (unsigned)(region - first), state = bytes[OFF_STATES + at / 4] >> (at % 4 * 2) & 3;
-        region_set(map, region, state >= REGION_DIRTY ? REGION_SUSPECT : (enum region_state)state);
+        region_set(map, region, (enum region_state)state);
     }
     map->of_block[block].sequence = get_le64(bytes + OFF_SEQUENCE);
     map->of_block[block].changed = false;
@@ -170,4 +157,19 @@ void region_block_lost(struct region_map *map, unsigned block)
 {
     for (uint64_t region = (uint64_t)block * REGION_PER_BLOCK; region < block_end(map, block); region++)
         region_set(map, region, REGION_SUSPECT);
+}
+
+void region_map_doubt(struct region_map *map, unsigned states)
+{
+    uint64_t region = 0;
+    while ((region = region_find(map, states, region, map->regions)) < map->regions)
+        region_set(map, region++, REGION_SUSPECT);
+}
+
+bool region_map_changed(const struct region_map *map)
+{
+    for (unsigned block = 0; block < map->blocks; block++)
+        if (map->of_block[block].changed)
+            return true;
+    return false;
 }

@@ -9,11 +9,12 @@
  *       +---------------------------|----------------------------------+
  *                                SUSPECT
  *
+ * But DIRTY stays DIRTY while a member is away: DIRTY and SUSPECT rows are all that it may lack (raid/map_store.h).
+ *
  * UNWRITTEN  reads as zeroes, whatever lies on the members: nobody reads them, nothing need be right there.
- * CLEAN      redundancy is right, and no write is under way.
- * DIRTY      redundancy is right as long as this process lives: writes may be under way.
- * SUSPECT    redundancy may be wrong: it was DIRTY when the array stopped without a word, or a write failed half-way. On
- *            disk this is DIRTY.
+ * CLEAN      redundancy is right, no write is under way, and all members have all of it for good.
+ * DIRTY      redundancy is right as long as this process lives: writes may be under way, or in caches only.
+ * SUSPECT    redundancy may be wrong: it was DIRTY when the array stopped without a word, or a write failed half-way.
  *
  * A region is one row. On disk the map is a list of blocks of 4 KiB, each in two slots written in turn by sequence
  * (slot = sequence % 2), so that a torn write leaves the one before. Who writes and reads them: raid/map_store.c.
@@ -89,6 +90,11 @@ static inline void region_touch(struct region_map *map, uint64_t region)
     map->touched[region / 8] |= (uint8_t)(1u << region % 8);
 }
 
+static inline bool region_touched(const struct region_map *map, uint64_t region)
+{
+    return map->touched[region / 8] >> region % 8 & 1;
+}
+
 /* True if it was touched, once. */
 bool region_untouch(struct region_map *map, uint64_t region);
 
@@ -104,9 +110,13 @@ void region_block_encode(const struct region_map *map, unsigned block, const str
 /* Is it this block of this volume? Then its sequence, which is never 0; else 0. */
 uint64_t region_block_sequence(const struct region_map *map, unsigned block, const struct uuid *volume,
                                const uint8_t *bytes);
-/* Take over what region_block_sequence() believed. What is DIRTY on disk is SUSPECT from now on. */
+/* Take over what region_block_sequence() believed, as it stands. */
 void region_block_load(struct region_map *map, unsigned block, const uint8_t *bytes);
 /* Nothing is known about the block: all SUSPECT. */
 void region_block_lost(struct region_map *map, unsigned block);
+/* The array was not stopped cleanly: regions in any of these states are SUSPECT. */
+void region_map_doubt(struct region_map *map, unsigned states);
+/* Is memory ahead of the members somewhere? */
+bool region_map_changed(const struct region_map *map);
 
 #endif

@@ -65,7 +65,7 @@ void row_region_begin(struct row_op *op)
         op->unmap = op->kind == ROW_ZERO && op->len == v->layout.row_data && !wants_space(op);
     op->disks = op->fill ? disks_joined(op) : 0;
     v->unmaps += op->unmap;
-    if (op->fill || op->kind == ROW_WRITE || op->kind == ROW_ZERO)
+    if (op->kind != ROW_READ) /* jobs write as well */
         region_touch(v->map, op->row);
 }
 

@@ -34,6 +34,10 @@ struct sb_member {
     enum sb_member_state state;
     char identity[SB_IDENTITY_SIZE]; /* serial number or, for a file, its path: as recorded when last seen */
     uint64_t size;                   /* bytes of the disk that the array uses, tail included */
+    /* While it is not ACTIVE: the region maps call DIRTY or SUSPECT every row that it lacks, provided that it is the
+     * disk that it was at this generation, the last that it had for certain. 0: they do not. */
+    uint64_t missed_from;
+    bool vanished; /* it just was not there: it may come back by itself */
 };
 
 enum sb_consistency { SB_RESYNC, SB_BITMAP, SB_PPL, SB_JOURNAL };

@@ -107,6 +107,8 @@ static const char *members_check(const struct sb_array *a)
             return "a member has no UUID or no state";
         if (!superblock_text_ok(m->identity, sizeof m->identity))
             return "a member's identity is too long or not printable";
+        if (m->missed_from > a->generation)
+            return "a member left at a generation that is yet to come";
         if (m->size > BYTES_MAX || superblock_tail(m->size) < a->data_start + a->data_bytes)
             return "a member is smaller than the plan";
         for (unsigned j = 0; j < i; j++)

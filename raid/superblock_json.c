@@ -25,7 +25,7 @@ struct field {
     size_t off;                /* in its struct */
     uint64_t max;              /* NUMBER (uint64_t), SMALL (unsigned): the largest value; TEXT: bytes of the array */
     const struct words *words; /* WORD */
-    bool optional;             /* BOOL: written only when true */
+    bool optional;             /* BOOL, NUMBER: written only when true, or not 0 */
 };
 
 /* A struct's fields, and where several of that struct stand in the array's. */
@@ -84,6 +84,10 @@ static const struct words scrub_words = {scrub_word, SB_SCRUB_PATROL + 1};
     {                                                                                                                  \
         key, FIELD_NUMBER, offsetof(struct type, member), max, NULL, false                                             \
     }
+#define OPTIONAL(type, member, key, max)                                                                               \
+    {                                                                                                                  \
+        key, FIELD_NUMBER, offsetof(struct type, member), max, NULL, true                                              \
+    }
 #define SMALL(type, member, key, max)                                                                                  \
     {                                                                                                                  \
         key, FIELD_SMALL, offsetof(struct type, member), max, NULL, false                                              \
@@ -128,6 +132,8 @@ static const struct field member_fields[] = {
     WORD(sb_member, state, "state", state_words),
     TEXT(sb_member, identity, "identity", SB_IDENTITY_SIZE),
     NUMBER(sb_member, size, "size", BYTES_MAX),
+    OPTIONAL(sb_member, missed_from, "missed_from", NUMBER_MAX),
+    BOOL(sb_member, vanished, "vanished", true),
 };
 
 static const struct field volume_fields[] = {
@@ -196,11 +202,16 @@ static json_t *field_to_json(const struct field *field, const void *at)
     UNREACHABLE("kind of field");
 }
 
+static bool is_default(const struct field *field, const void *at)
+{
+    return field->kind == FIELD_BOOL ? !*(const bool *)at : *(const uint64_t *)at == 0;
+}
+
 static bool fields_to_json(const struct field *fields, unsigned count, const void *from, json_t *object)
 {
     for (unsigned i = 0; i < count; i++) {
         const void *at = (const char *)from + fields[i].off;
-        if (fields[i].optional && !*(const bool *)at)
+        if (fields[i].optional && is_default(&fields[i], at))
             continue;
         if (json_object_set_new(object, fields[i].key, field_to_json(&fields[i], at)) != 0)
             return false;

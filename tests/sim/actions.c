@@ -7,9 +7,10 @@
 
 const char *sim_action_name(enum action_kind kind)
 {
-    static const char *const names[ACT_KINDS] = {
-        "load", "run",   "quiet",  "verify", "spoil",  "reads fail", "time-outs", "writes fail", "slow",  "vanish",
-        "die",  "cable", "replug", "fail",   "online", "kill",       "power",     "stop",        "split", "scrub"};
+    static const char *const names[ACT_KINDS] = {"load",      "run",         "quiet",  "verify", "spoil", "reads fail",
+                                                 "time-outs", "writes fail", "slow",   "vanish", "die",   "cable",
+                                                 "replug",    "fail",        "online", "kill",   "power", "stop",
+                                                 "split",     "scrub",       "unplug"};
     return names[kind];
 }
 
@@ -105,11 +106,12 @@ static void act_slow(struct sim *s, struct dice *dice)
     disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
 }
 
-static void pull(struct sim *s, unsigned slot, bool for_ever)
+static void pull(struct sim *s, unsigned slot, bool for_ever, bool power)
 {
     struct simdisk *disk = world_disk(s, slot);
-    sim_trace(s, "sd%u (slot %u) %s", disk->number, slot, for_ever ? "dies" : "is pulled");
-    simdisk_cut(disk, false, for_ever ? &disk->dead : &disk->gone);
+    sim_trace(s, "sd%u (slot %u) %s%s", disk->number, slot, for_ever ? "dies" : "is pulled",
+              power ? " and loses its cache" : "");
+    simdisk_cut(disk, power, for_ever ? &disk->dead : &disk->gone);
     s->trouble |= sim_bit(slot);
     world_slot_lost(s, slot);
 }
@@ -118,14 +120,32 @@ static void act_vanish(struct sim *s, struct dice *dice)
 {
     unsigned slot;
     if (draw_victim(s, dice, &slot))
-        pull(s, slot, false);
+        pull(s, slot, false, false);
+}
+
+/* With its cache; it never comes back, should the array not have noticed that it was gone. */
+static void act_unplug(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!draw_victim(s, dice, &slot))
+        return;
+    struct simdisk *disk = world_disk(s, slot);
+    pull(s, slot, false, true);
+    for (unsigned i = 0; i < 4 && !s->crashed; i++) {
+        (void)load_one(s, dice);
+        sim_wait_ns(s, dice_scale(dice, 1000000000));
+    }
+    bool noticed = !s->crashed && s->array != NULL && !peek_frozen(s->array) &&
+                   !(peek_slots(s->array, MEMBER_ONLINE) & sim_bit(slot)) && !(peek_active(s->array) & sim_bit(slot));
+    if (!noticed)
+        disk->dead = true;
 }
 
 static void act_die(struct sim *s, struct dice *dice)
 {
     unsigned slot;
     if (draw_victim(s, dice, &slot))
-        pull(s, slot, true);
+        pull(s, slot, true, false);
 }
 
 static void replug_some(struct sim *s, struct dice *dice)
@@ -155,7 +175,7 @@ static void act_cable(struct sim *s, struct dice *dice)
     for (unsigned slot = 0; slot < s->config.members && !s->crashed; slot++) {
         if (!(slots & sim_bit(slot)))
             continue;
-        pull(s, slot, false);
+        pull(s, slot, false, false);
         (void)load_one(s, dice);
         sim_wait_ns(s, dice_scale(dice, 30000000));
     }
@@ -201,6 +221,12 @@ static struct operation *operation_new(struct sim *s, unsigned slot, struct simd
     return op;
 }
 
+void sim_online(struct sim *s, unsigned slot, struct simdisk *disk)
+{
+    struct array_disk it = world_array_disk(disk);
+    array_online_member(s->array, slot, &it, &operation_new(s, slot, disk)->call);
+}
+
 static void act_fail(struct sim *s, struct dice *dice)
 {
     unsigned slot;
@@ -222,8 +248,7 @@ static void act_online(struct sim *s, struct dice *dice)
         if (disk->dead || dice_one_in(dice, 4))
             disk = s->disks_count < SIM_DISKS ? world_disk_new(s) : disk;
         disk->gone = false;
-        struct array_disk it = world_array_disk(disk);
-        array_online_member(s->array, slot, &it, &operation_new(s, slot, disk)->call);
+        sim_online(s, slot, disk);
         return;
     }
 }
@@ -338,7 +363,8 @@ void sim_action(struct sim *s, const struct action *action)
         [ACT_REPLUG] = act_replug,     [ACT_FAIL] = act_fail,
         [ACT_ONLINE] = act_online,     [ACT_KILL] = act_kill,
         [ACT_POWER] = act_power,       [ACT_STOP] = act_stop,
-        [ACT_SPLIT] = act_split,       [ACT_SCRUB] = act_scrub};
+        [ACT_SPLIT] = act_split,       [ACT_SCRUB] = act_scrub,
+        [ACT_UNPLUG] = act_unplug};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

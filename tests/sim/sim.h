@@ -52,6 +52,7 @@ enum action_kind {
     ACT_STOP,   /* a clean stop */
     ACT_SPLIT,  /* both halves run alone */
     ACT_SCRUB,  /* with or without something to be found */
+    ACT_UNPLUG, /* a disk is pulled, and loses what was in its cache */
     ACT_KINDS,
 };
 
@@ -193,6 +194,10 @@ void world_look(struct sim *s);
 void world_slot_lost(struct sim *s, unsigned slot);
 /* May there be a fault here? Then the slot is in trouble. */
 bool world_trouble(struct sim *s, unsigned slot);
+
+/* --- actions.c --- */
+/* Somebody brings a disk into a slot that has none. */
+void sim_online(struct sim *s, unsigned slot, struct simdisk *disk);
 
 /* --- load.c --- */
 bool load_one(struct sim *s, struct dice *dice);

@@ -348,6 +348,14 @@ static void opened(struct sim *s, struct array *array)
     s->trouble |= all_slots(s) & ~s->online;
 }
 
+/* What the daemon does: who just was not there is brought in without asking. */
+static void take_back(struct sim *s, const struct assembly *a, const struct finding *found)
+{
+    for (unsigned slot = 0; slot < s->config.members && !s->crashed; slot++)
+        if (a->returned_of_slot[slot] >= 0)
+            sim_online(s, slot, found[a->returned_of_slot[slot]].disk);
+}
+
 static bool open_decided(struct sim *s, const struct assembly *a, const struct finding *found,
                          const struct world_start *how)
 {
@@ -371,6 +379,8 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
         s->array = call.call.array;
     else
         opened(s, call.call.array);
+    if (call.call.error == 0 && !s->crashed)
+        take_back(s, a, found);
     if (call.call.error == 0 && s->crashed)
         array_abandon(s->array);
     return call.call.error == 0 && !s->crashed;

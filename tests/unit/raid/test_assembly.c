@@ -212,7 +212,8 @@ Test(assembly, a_role_is_read_from_the_winners_table_never_from_the_member)
 Test(assembly, a_slot_that_went_to_another_disk_leaves_the_old_one_out)
 {
     struct sb_array a = simple(3, RAID_5), b = run_without(&a, 1, SB_FAILED, 1), c = later(&b, 1);
-    c.members[1] = (struct sb_member){label_uuid(LABEL_UUID_MEMBER, 9), SB_ACTIVE, "spare", 1 * GIB};
+    c.members[1] = (struct sb_member){
+        .uuid = label_uuid(LABEL_UUID_MEMBER, 9), .state = SB_ACTIVE, .identity = "spare", .size = 1 * GIB};
     add_disk(&c, 0, "a", NULL);
     add_disk(&a, 1, "old", NULL);
     add_disk(&c, 1, "new", NULL);

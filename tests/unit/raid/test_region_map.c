@@ -19,7 +19,7 @@ static struct region_map map_of(uint64_t regions)
     return map;
 }
 
-Test(region_map, counts_follow_states_and_only_what_is_on_disk_makes_a_block_changed)
+Test(region_map, counts_follow_states_and_a_block_is_changed_by_any_other_state)
 {
     static const struct {
         enum region_state from, to;
@@ -27,7 +27,7 @@ Test(region_map, counts_follow_states_and_only_what_is_on_disk_makes_a_block_cha
     } moves[] = {
         {REGION_UNWRITTEN, REGION_DIRTY, true}, {REGION_DIRTY, REGION_CLEAN, true},
         {REGION_CLEAN, REGION_DIRTY, true},     {REGION_CLEAN, REGION_UNWRITTEN, true},
-        {REGION_SUSPECT, REGION_DIRTY, false},  {REGION_DIRTY, REGION_SUSPECT, false},
+        {REGION_SUSPECT, REGION_DIRTY, true},   {REGION_DIRTY, REGION_SUSPECT, true},
         {REGION_SUSPECT, REGION_CLEAN, true},   {REGION_DIRTY, REGION_DIRTY, false},
     };
     struct region_map map = map_of(20000);
@@ -78,7 +78,7 @@ Test(region_map, a_touch_is_seen_once)
     region_map_fini(&map);
 }
 
-Test(region_map, a_block_reads_back_and_what_was_dirty_is_suspect)
+Test(region_map, a_block_reads_back_as_it_was)
 {
     struct region_map map = map_of(16128 + 1001), again = map_of(16128 + 1001);
     uint64_t seed = 1;
@@ -94,7 +94,6 @@ Test(region_map, a_block_reads_back_and_what_was_dirty_is_suspect)
     }
     for (uint64_t region = 0; region < map.regions; region++) {
         enum region_state want = region_get(&map, region);
-        want = want == REGION_DIRTY ? REGION_SUSPECT : want;
         cr_assert_eq(region_get(&again, region), want, "region %llu", (unsigned long long)region);
     }
     region_map_fini(&map);
@@ -124,19 +123,29 @@ Test(region_map, a_block_that_is_not_whole_or_not_ours_is_not_believed)
     region_map_fini(&shorter);
 }
 
-Test(region_map, a_state_that_nobody_writes_is_suspect)
+Test(region_map, what_is_in_doubt_is_suspect_and_not_yet_on_disk)
 {
-    struct region_map map = map_of(4);
-    map.of_block[0].sequence = 1;
-    region_block_encode(&map, 0, &volume, bytes);
-    bytes[56] = 0xe4; /* 0, 1, 2, 3 */
-    put_le32(bytes + 4092, crc32c(0, bytes, 4092));
-    cr_assert_eq(region_block_sequence(&map, 0, &volume, bytes), 1);
-    region_block_load(&map, 0, bytes);
-    static const enum region_state want[] = {REGION_UNWRITTEN, REGION_CLEAN, REGION_SUSPECT, REGION_SUSPECT};
-    for (unsigned i = 0; i < 4; i++)
-        cr_expect_eq(region_get(&map, i), want[i], "region %u", i);
-    region_map_fini(&map);
+    static const enum region_state states[] = {REGION_UNWRITTEN, REGION_CLEAN, REGION_DIRTY, REGION_SUSPECT};
+    static const struct {
+        unsigned doubt;
+        enum region_state want[4];
+        bool changed;
+    } cases[] = {
+        {0, {REGION_UNWRITTEN, REGION_CLEAN, REGION_DIRTY, REGION_SUSPECT}, false},
+        {REGION_BIT(REGION_DIRTY), {REGION_UNWRITTEN, REGION_CLEAN, REGION_SUSPECT, REGION_SUSPECT}, true},
+        {REGION_WRITTEN, {REGION_UNWRITTEN, REGION_SUSPECT, REGION_SUSPECT, REGION_SUSPECT}, true},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct region_map map = map_of(17000);
+        for (unsigned k = 0; k < 4; k++)
+            region_set(&map, 16200 + k, states[k]);
+        map.of_block[1].changed = false;
+        region_map_doubt(&map, cases[i].doubt);
+        for (unsigned k = 0; k < 4; k++)
+            cr_expect_eq(region_get(&map, 16200 + k), cases[i].want[k], "case %u, state %u", i, k);
+        cr_expect_eq(region_map_changed(&map), cases[i].changed, "case %u", i);
+        region_map_fini(&map);
+    }
 }
 
 Test(region_map, a_lost_block_is_suspect_and_nothing_else_is)
