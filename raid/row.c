@@ -475,6 +475,10 @@ static bool step_starting(struct row_op *op)
         row_region_change(op);
         return true;
     }
+    if (changes_data(op) && !op->fill && !op->unmap && !op->logged && row_region_joined(op)) {
+        plan_again(op);
+        return true;
+    }
     if (row_log_wanted(op)) {
         sm_move(&op->state, ROW_LOGGING);
         row_log_ask(op);

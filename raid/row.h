@@ -245,7 +245,7 @@ struct row_op {
     struct member_place *places;   /* by role: where its chunk begins */
     bool locked, changing, stop, retry;
     bool fill;      /* the row was never written: all of it is */
-    unsigned disks; /* fill: the members it began with */
+    unsigned disks; /* the members it began with; but for a fill, or was planned with */
     bool unmap;     /* all of it is given back */
     bool spoiled;   /* a write was refused by a member that stays */
     bool logged;    /* the journal stands against this window no more */
@@ -294,8 +294,8 @@ uint64_t row_band_readable(const struct row_op *op, const struct row_band *band)
 uint64_t row_band_new(const struct row_op *op, const struct row_band *band);
 
 /* row_region.c: what the map has to do with this row */
-bool row_region_joined(struct row_op *op);       /* has a disk joined that missed part of the filling? */
-void row_region_begin(struct row_op *op);        /* under the lock: fill, unmap; stop: there is nothing to do */
+bool row_region_joined(struct row_op *op); /* has a disk joined that is not in the plan, or missed part of a fill? */
+void row_region_begin(struct row_op *op);  /* under the lock: fill, unmap; stop: there is nothing to do */
 bool row_region_wants_change(struct row_op *op); /* before the members are written */
 void row_region_change(struct row_op *op);       /* ask for it: the task runs when it is durable */
 /* A write reached some members, and not one that stays (V3). True: the row was not being filled. */

@@ -17,6 +17,9 @@
  * A rebuild passes by rows that were never written. So a disk that joins while a row is being filled might get half of
  * it and never the rest: then the row is filled anew before the map is told. Who joins after that finds the row
  * written.
+ *
+ * A disk that is caught up is not given rows that are CLEAN: so a write that was planned before it joined, and makes the
+ * row DIRTY only now, is planned again.
  */
 #include "raid/row.h"
 
@@ -57,13 +60,13 @@ void row_region_begin(struct row_op *op)
     struct volume *v = op->volume;
     op->fill = op->unmap = false;
     op->change = (struct region_change){.region = op->row, .task = &op->task, .to = REGION_DIRTY};
+    op->disks = disks_joined(op);
     if (v->map == NULL)
         return;
     if (volume_region(v, op->row) == REGION_UNWRITTEN)
         op->stop = !begin_unwritten(op);
     else
         op->unmap = op->kind == ROW_ZERO && op->len == v->layout.row_data && !wants_space(op);
-    op->disks = op->fill ? disks_joined(op) : 0;
     v->unmaps += op->unmap;
     if (op->kind != ROW_READ) /* jobs write as well */
         region_touch(v->map, op->row);

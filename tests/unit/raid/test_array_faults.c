@@ -315,6 +315,7 @@ Test(array_faults, a_rebuild_with_unreadable_sources_leaves_the_disk_out_of_read
     struct rig *rig = rig_with(3, RAID_5, 0);
     rig_settle(rig);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
+    rig_disk_replace(rig, 1, DISK, 512);
     struct fault_rule bad = {.ops = 1u << BLK_READ, .status = BLK_MEDIA, .off = 15 * MIB, .len = 512};
     int rule = fault_add(rig->dev[0], &bad);
     cr_assert(rig_online(rig, 1), "%s", rig->message);
