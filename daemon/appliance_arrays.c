@@ -240,6 +240,26 @@ static void start_assembly(struct live_array *live, const struct assembly *assem
               live->verdict, assembly->reason);
 }
 
+/* Disks that were away, and lack no more than the array knows, are brought in without asking. All others wait. */
+static void take_back_returned(struct appliance *a, struct live_array *live, const struct assembly *assembly,
+                               const struct candidates *c)
+{
+    for (unsigned slot = 0; live->array != NULL && slot < live->slots; slot++) {
+        char why[512];
+        int index = assembly->returned_of_slot[slot];
+        if (index < 0)
+            continue;
+        const char *path = c->scanned[index]->path;
+        struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};
+        if (open_disk(a, live, slot, path, why, sizeof why) && array_sync(&sync, live, run_online, why, sizeof why)) {
+            log_notice("array %s: disk %s was away and is back in slot %u", live->name, path, slot);
+            continue;
+        }
+        log_error("array %s: disk %s is back, and was not taken into slot %u: %s", live->name, path, slot, why);
+        close_disk(&live->disks[slot]);
+    }
+}
+
 static int config_array_index(const struct config *config, const char *name)
 {
     for (unsigned i = 0; i < config->arrays.count; i++)
@@ -320,10 +340,12 @@ static void start_found(struct appliance *a, struct live_array *live, struct can
         assembly_decide(c->disks, c->count, options, decided, CONFIG_ARRAYS_MAX);
     text_format(live->verdict, sizeof live->verdict, "%s", assembly_verdict_name(assembly->verdict));
     text_format(live->reason, sizeof live->reason, "%s", assembly->reason);
-    if (assembly->startable)
-        start_assembly(live, assembly);
-    else
+    if (!assembly->startable) {
         log_error("array %s is not started: %s", live->name, assembly->reason);
+        return;
+    }
+    start_assembly(live, assembly);
+    take_back_returned(a, live, assembly, c);
 }
 
 void live_arrays_start(struct appliance *a, const struct config *config, const struct assembly_options *options,

@@ -107,7 +107,8 @@ static void label_start(struct array *array, unsigned slot, struct blkdev *dev)
     struct commit_part *part = &array->commit.parts[slot];
     part->array = array;
     unsigned place = part->label.place ^ 1; /* C5. Whose label fails is lost, and comes back with a fresh one */
-    part->label = (struct sb_label){array->description, array->description.members[slot].uuid, slot, place};
+    part->label = (struct sb_label){
+        .array = array->description, .member = array->description.members[slot].uuid, .slot = slot, .place = place};
     part->op = (struct label_op){.dev = dev,
                                  .label = &part->label,
                                  .done = label_written,

@@ -482,7 +482,8 @@ void array_create(struct loop *loop, const struct array_spec *spec, struct array
     memcpy(c->disks, spec->disks, count * sizeof c->disks[0]);
     for (unsigned i = 0; i < count; i++) {
         c->parts[i].creation = c;
-        c->parts[i].label = (struct sb_label){c->description, c->description.members[i].uuid, i, 0};
+        c->parts[i].label =
+            (struct sb_label){.array = c->description, .member = c->description.members[i].uuid, .slot = i};
     }
     creation_start(c, label_write, creation_written);
 }

@@ -215,7 +215,7 @@ static const char *doubt(const struct array_online *online)
     if (strcmp(online->disk.identity, member->identity) != 0)
         return "it may be a copy of the disk that was in this slot: its serial number or path is another";
     if (!history_can_catch_up(ours, online->slot, &online->label, online->disk.identity))
-        return "it is older than what is known of it, or ran apart from the array";
+        return "it is older than what is known of it, lacks the label at its end, or ran apart from the array";
     return NULL;
 }
 

@@ -166,11 +166,15 @@ bool history_is_of_slot(const struct sb_array *ours, unsigned slot, const struct
     return false;
 }
 
-/* A copy made of the disk carries the same label, but perhaps not all bytes: another identity is in doubt. */
+/*
+ * A copy made of the disk carries the same label, but perhaps not all bytes: another identity is in doubt. So is a disk
+ * that has lost the label at its tail: a file that was cut short, and made longer again, has lost more than that.
+ */
 bool history_can_catch_up(const struct sb_array *ours, unsigned slot, const struct sb_label *label,
                           const char *identity)
 {
     const struct sb_member *member = &ours->members[slot];
-    return member->missed_from != 0 && label->array.generation >= member->missed_from && identity != NULL &&
-           identity[0] != '\0' && strcmp(identity, member->identity) == 0 && history_is_of_slot(ours, slot, label);
+    return member->missed_from != 0 && label->array.generation >= member->missed_from &&
+           label->tail_generation >= member->missed_from && identity != NULL && identity[0] != '\0' &&
+           strcmp(identity, member->identity) == 0 && history_is_of_slot(ours, slot, label);
 }

@@ -104,6 +104,10 @@ static void consider_copy(struct label_op *op)
     pages_copy_out(scratch->bytes, op->pages, 0, op->len);
     enum sb_verdict verdict = superblock_decode(scratch->bytes, op->len, &scratch->candidate, why, sizeof why);
     bool has_best = op->verdict == SB_VALID || op->verdict == SB_UNSUPPORTED;
+    if (verdict == SB_VALID && op->step->area == AT_TAIL_OF_DISK)
+        op->tail_generation = MAX(op->tail_generation, scratch->candidate.array.generation);
+    if (op->verdict == SB_VALID)
+        op->label->tail_generation = op->tail_generation;
     if (verdict == SB_NONE || (verdict == SB_DAMAGED && has_best))
         return;
     if (has_best && scratch->candidate.array.generation <= op->label->array.generation)
@@ -113,6 +117,7 @@ static void consider_copy(struct label_op *op)
     if (verdict != SB_VALID)
         text_format(op->why, sizeof op->why, "%s: %s", op->dev->name, why);
     scratch->candidate.place = op->step->slot;
+    scratch->candidate.tail_generation = op->tail_generation;
     if (verdict != SB_DAMAGED)
         *op->label = scratch->candidate;
 }
@@ -285,6 +290,7 @@ static void begin(struct label_op *op, const struct label_step *script)
 {
     ASSERT(op->dev != NULL && op->done != NULL);
     op->status = op->read_error = BLK_OK;
+    op->tail_generation = 0;
     op->verdict = SB_NONE;
     op->why[0] = '\0';
     op->pages_count = 0;

@@ -46,6 +46,7 @@ struct label_op {
     const struct label_step *step; /* the one at work */
     uint64_t pos, len;             /* bytes of the step that are over, and in all */
     uint64_t copy_bytes;           /* of a copy that is read or written */
+    uint64_t tail_generation;      /* of the newest copy at the tail */
     enum blk_status read_error;    /* of a copy */
 };
 

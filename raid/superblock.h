@@ -110,6 +110,7 @@ struct sb_label {
     struct sb_array array;
     struct uuid member;
     unsigned slot;
+    uint64_t tail_generation; /* not on disk: of the newest copy found at the tail; 0: none */
     unsigned place; /* 0 or 1, not on disk: which of the two slots of copies this one was read from, or goes to */
 };
 

@@ -237,7 +237,7 @@ Test(array_catchup, two_that_left_at_different_times_are_served_by_one_map)
 
 /* --- in doubt --- */
 
-enum doubt { NO_DOUBT, BLANK, OTHER_IDENTITY, OLDER, APART, NOT_KNOWN };
+enum doubt { NO_DOUBT, BLANK, OTHER_IDENTITY, OLDER, CUT, APART, NOT_KNOWN };
 
 /* The disk of slot 1 of a mirror comes back, and something about it is not as it should be. */
 static struct array_disk make_doubtful(struct rig *rig, enum doubt doubt, const uint8_t *snapshot)
@@ -247,6 +247,8 @@ static struct array_disk make_doubtful(struct rig *rig, enum doubt doubt, const 
         memset(rig->mem[1]->bytes, 0, DISK);
     if (doubt == OLDER)
         memcpy(rig->mem[1]->bytes, snapshot, DISK);
+    if (doubt == CUT)
+        memset(rig->mem[1]->bytes + 2 * MIB, 0, DISK - 2 * MIB);
     if (doubt == OTHER_IDENTITY)
         disk.identity[0] = 'D';
     return disk;
@@ -276,10 +278,13 @@ Test(array_catchup, in_doubt_all_of_it_is_rebuilt)
         enum doubt doubt;
         bool caught_up;
         const char *name;
-    } cases[] = {
-        {NO_DOUBT, true, "as it left"},          {BLANK, false, "a blank disk"},
-        {OTHER_IDENTITY, false, "a copy of it"}, {OLDER, false, "put back to an older state"},
-        {APART, false, "ran on alone"},          {NOT_KNOWN, false, "it was not rebuilt to the end when it left"}};
+    } cases[] = {{NO_DOUBT, true, "as it left"},
+                 {BLANK, false, "a blank disk"},
+                 {OTHER_IDENTITY, false, "a copy of it"},
+                 {OLDER, false, "put back to an older state"},
+                 {CUT, false, "cut short, and made longer again"},
+                 {APART, false, "ran on alone"},
+                 {NOT_KNOWN, false, "it was not rebuilt to the end when it left"}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct rig *rig = rig_full(2, RAID_1);
         uint64_t row = row_of(rig), all = written_rows(rig);
