@@ -100,4 +100,19 @@ plant log-not-forgotten 5000 \
     raid/journal_store.c '/^bool journal_forget/,/^}/s/return wait_until.*/return wait->over = true;/'
 plant rejoined-with-old-log 20000 \
     raid/array_online.c 's/if (online->array->journal == NULL || journal_settle(online->array->journal, &online->settled))/if (true)/'
+plant swept-while-one-is-away 2000 \
+    raid/map_store.c '/^static bool member_away/,/^}/s/return true;/return false;/'
+plant swept-though-lost-in-the-flush 20000 \
+    raid/map_store.c 's/if (store->sweeping \&\& !member_away(store))/if (store->sweeping)/'
+plant clean-row-written-while-degraded 2000 \
+    raid/row_region.c 's/return op->volume->consistency == SB_BITMAP || op->volume->degraded;/return op->volume->consistency == SB_BITMAP;/'
+plant changed-before-the-loss-is-on-disk 20000 \
+    raid/map_store.c 's/if (!STAILQ_EMPTY(&store->group) \&\& !losses_wait/if (false \&\& !losses_wait/'
+plant planned-before-it-joined 20000 \
+    raid/row.c 's/if (changes_data(op) \&\& !op->fill \&\& !op->unmap \&\& !op->logged \&\& row_region_joined(op))/if (false)/'
+plant caught-up-from-another-fork 5000 \
+    raid/assembly.c 's/missed_from = 0; .* across a split brain .*/missed_from = 1;/' \
+    raid/assembly_history.c '/^bool history_is_of_slot/,/^}/{s/return theirs->generation < until;/return true;/; s/^    return false;$/    return true;/}'
+plant caught-up-though-unmarked 20000 \
+    raid/array_members.c 's/ \&\& !something_unmarked(array);/ \&\& (something_unmarked(array) || true);/'
 exit $bad
