@@ -6,6 +6,13 @@ rows_of_last_rebuild() { # "N M": rows to be done, rows of the volume
     sed -n 's/.*rebuild of volume v begins: \([0-9]*\) of \([0-9]*\) rows.*/\1 \2/p' "$LOG" | tail -n 1
 }
 
+# What was written lately counts as missing too: it may have been in the disk's cache.
+is_clean() { [ "$(status_field dirty_bytes)" = 0 ]; }
+wait_clean() {
+    wait_idle
+    wait_for_long is_clean || fail "rows do not become clean"
+}
+
 # Few rows, in no time; and the array can do without another disk now.
 caught_up() { # slot, other slot, when
     wait_idle
@@ -17,7 +24,7 @@ caught_up() { # slot, other slot, when
     nbdcopy "$NBD" "$DIR/out"
     cmp "$DIR/want" "$DIR/out" || fail "$3: other bytes without slot $2"
     $CTL disk online "r/$2" >/dev/null || fail "$3: disk online"
-    wait_idle
+    wait_clean
 }
 
 put() { # MiB, seed: one MiB
@@ -31,7 +38,7 @@ write_config raid5 'size = "288 MiB";'
 start_daemon
 random_file "$DIR/want" 301989888 1
 nbdcopy --flush "$DIR/want" "$NBD"
-wait_idle
+wait_clean
 
 # By hand, while somebody writes.
 (i=0; while [ "$i" -lt 6 ]; do put $((i * 40)) $((i + 10)); i=$((i + 1)); done) &
