@@ -194,6 +194,8 @@ static void complete(struct proxy *p, struct slot *slot)
         blk_complete_media(slot->req, slot->piece.bad_off);
     else
         blk_complete(slot->req, slot->piece.status);
+    slot->req->extent = slot->piece.extent;
+    slot->req->written = slot->piece.written;
     struct blk_req *next = STAILQ_FIRST(&p->waiting);
     if (next != NULL) {
         STAILQ_REMOVE_HEAD(&p->waiting, link);
@@ -238,7 +240,8 @@ static void proxy_close(struct blkdev *dev, struct task *closed)
     loop_defer(loop, closed);
 }
 
-static const struct blkdev_ops proxy_ops = {"proxy", proxy_submit, proxy_close};
+static const struct blkdev_ops proxy_ops = {
+    .kind = "proxy", .submit = proxy_submit, .close = proxy_close, .submits_status = true};
 
 struct blkdev *blk_proxy_create(struct loop *loop, struct blkdev *target, uint32_t max_in_flight)
 {

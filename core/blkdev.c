@@ -54,6 +54,14 @@ static void run_done(struct task *task)
     req->done(req);
 }
 
+static void answer_status(struct blkdev *dev, struct blk_req *req)
+{
+    req->extent = req->len;
+    req->written = dev->ops->block_status == NULL || dev->ops->block_status(dev, req->off, req->len, &req->extent);
+    ASSERT(req->extent > 0 && req->extent <= req->len);
+    blk_complete(req, BLK_OK);
+}
+
 void blk_submit(struct blkdev *dev, struct blk_req *req)
 {
     ASSERT(loop_is_current(dev->loop) && !dev->closing);
@@ -68,7 +76,10 @@ void blk_submit(struct blkdev *dev, struct blk_req *req)
         blk_complete(req, BLK_READONLY);
         return;
     }
-    dev->ops->submit(dev, req);
+    if (req->op == BLK_STATUS && !dev->ops->submits_status)
+        answer_status(dev, req);
+    else
+        dev->ops->submit(dev, req);
 }
 
 void blk_complete(struct blk_req *req, enum blk_status status)
@@ -114,7 +125,7 @@ void blk_notify(struct blkdev *dev, enum blk_event event)
 
 const char *blk_op_name(enum blk_op op)
 {
-    static const char *const names[BLK_OP_COUNT] = {"read", "write", "flush", "discard", "write-zeroes"};
+    static const char *const names[BLK_OP_COUNT] = {"read", "write", "flush", "discard", "write-zeroes", "status"};
     return (unsigned)op < BLK_OP_COUNT ? names[op] : "unknown";
 }
 

@@ -34,8 +34,9 @@
 #include "core/loop.h"
 #include "core/page.h"
 
-enum blk_op { BLK_READ, BLK_WRITE, BLK_FLUSH, BLK_DISCARD, BLK_WRITE_ZEROES };
-enum { BLK_OP_COUNT = 5 };
+/* BLK_STATUS asks what a range was used for, from `off` on; nothing beneath need be touched. */
+enum blk_op { BLK_READ, BLK_WRITE, BLK_FLUSH, BLK_DISCARD, BLK_WRITE_ZEROES, BLK_STATUS };
+enum { BLK_OP_COUNT = 6 };
 
 enum {
     BLK_FUA = 1,        /* durable at completion: write, write-zeroes */
@@ -66,6 +67,8 @@ struct blk_req {
     /* Set by the device, valid in done(). */
     enum blk_status status;
     uint64_t bad_off; /* BLK_MEDIA: device offset of the first bad byte, in [off, off + len) */
+    uint64_t extent;  /* BLK_STATUS: so many bytes from `off` on are alike: 1 to len */
+    bool written;     /* BLK_STATUS: they may hold data; else they read as zeroes and take no space */
 
     /* The device's, between submit and done. */
     struct blkdev *dev;
@@ -101,6 +104,9 @@ struct blkdev_ops {
     void (*submit)(struct blkdev *, struct blk_req *);
     /* Let go of everything, then loop_defer(dev->loop, closed). */
     void (*close)(struct blkdev *, struct task *closed);
+    /* BLK_STATUS: written, and how far (*extent is len when called). NULL: all is written. */
+    bool (*block_status)(struct blkdev *, uint64_t off, uint64_t len, uint64_t *extent);
+    bool submits_status; /* BLK_STATUS comes to submit(), as everything else does: the answer lies elsewhere */
 };
 
 struct blk_counters {

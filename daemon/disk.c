@@ -155,8 +155,8 @@ static void disk_close(struct blkdev *dev, struct task *closed)
     loop_defer(loop, closed);
 }
 
-static const struct blkdev_ops file_ops = {"file", disk_submit, disk_close};
-static const struct blkdev_ops device_ops = {"disk", disk_submit, disk_close};
+static const struct blkdev_ops file_ops = {.kind = "file", .submit = disk_submit, .close = disk_close};
+static const struct blkdev_ops device_ops = {.kind = "disk", .submit = disk_submit, .close = disk_close};
 
 /* --- opening --- */
 

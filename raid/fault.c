@@ -261,7 +261,7 @@ static void fault_close(struct blkdev *dev, struct task *closed)
     blk_close(fault->below, &fault->below_closed);
 }
 
-static const struct blkdev_ops fault_ops = {"fault", fault_submit, fault_close};
+static const struct blkdev_ops fault_ops = {.kind = "fault", .submit = fault_submit, .close = fault_close};
 
 struct blkdev *fault_create(struct loop *loop, struct blkdev *below)
 {

@@ -266,7 +266,20 @@ static void volume_close(struct blkdev *dev, struct task *closed)
     volume_close_if_idle(v);
 }
 
-static const struct blkdev_ops volume_ops = {"volume", volume_submit, volume_close};
+static bool volume_block_status(struct blkdev *dev, uint64_t off, uint64_t len, uint64_t *extent)
+{
+    const struct volume *v = container_of(dev, struct volume, dev);
+    if (v->map == NULL)
+        return true;
+    uint64_t row_data = v->layout.row_data, row = off / row_data, end = (off + len + row_data - 1) / row_data;
+    bool written = region_get(v->map, row) != REGION_UNWRITTEN;
+    uint64_t other = region_find(v->map, written ? REGION_BIT(REGION_UNWRITTEN) : (unsigned)REGION_WRITTEN, row, end);
+    *extent = MIN(off + len, other * row_data) - off;
+    return written;
+}
+
+static const struct blkdev_ops volume_ops = {
+    .kind = "volume", .submit = volume_submit, .close = volume_close, .block_status = volume_block_status};
 
 struct volume *volume_open(struct loop *loop, const struct volume_options *o)
 {

@@ -307,6 +307,8 @@ static bool cut_step(struct cutter *c, struct blk_req *req)
     case BLK_DISCARD:
     case BLK_WRITE_ZEROES:
         return cut_change(c, req);
+    case BLK_STATUS: /* blk_submit() asks the volume itself */
+        break;
     }
     UNREACHABLE("an operation that is not known");
 }

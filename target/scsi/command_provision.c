@@ -14,7 +14,7 @@
 /* --- WRITE SAME, SBC-3 5.37 and 5.38 --- */
 
 enum { CDB_UNMAP = 0x08, CDB_NDOB = 0x01 };
-enum { PHASE_START, PHASE_ZEROES, PHASE_REPEAT };
+enum { PHASE_START, PHASE_ZEROES, PHASE_REPEAT, PHASE_ANSWER };
 
 static bool no_data_out(const struct scsi_task *task)
 {
@@ -135,7 +135,7 @@ void scsi_unmap_run(struct scsi_task *task)
 
 /* --- GET LBA STATUS, SBC-3 5.5 --- */
 
-enum { LBA_STATUS_MAPPED = 0 };
+enum { LBA_STATUS_MAPPED = 0, LBA_STATUS_DEALLOCATED = 1 };
 
 bool scsi_lba_status_parse(struct scsi_task *task)
 {
@@ -145,13 +145,20 @@ bool scsi_lba_status_parse(struct scsi_task *task)
     return scsi_parse_reply(task);
 }
 
-/* A block device does not tell yet what was never written: one descriptor says that all the rest is mapped. */
+/* One descriptor: how far what is true of the first block goes. Who wants more asks again from there. */
 void scsi_lba_status_run(struct scsi_task *task)
 {
     uint8_t data[24] = {0};
+    uint32_t block = lu_block(task->lu);
+    if (task->phase == PHASE_START) {
+        uint64_t blocks = MIN(lu_blocks(task->lu) - task->lba, (uint64_t)UINT32_MAX);
+        task->phase = PHASE_ANSWER;
+        scsi_task_submit(task, BLK_STATUS, 0, task->lba * block, blocks * block, NULL);
+        return;
+    }
     put_be32(data, sizeof data - 4);
     put_be64(data + 8, task->lba);
-    put_be32(data + 16, (uint32_t)MIN(lu_blocks(task->lu) - task->lba, (uint64_t)UINT32_MAX));
-    data[20] = LBA_STATUS_MAPPED;
+    put_be32(data + 16, (uint32_t)(task->req.extent / block));
+    data[20] = task->req.written ? LBA_STATUS_MAPPED : LBA_STATUS_DEALLOCATED;
     scsi_task_reply(task, data, sizeof data);
 }

@@ -384,7 +384,7 @@ static void simdisk_close(struct blkdev *dev, struct task *closed)
     loop_defer(dev->loop, closed);
 }
 
-static const struct blkdev_ops simdisk_ops = {"simulated", simdisk_submit, simdisk_close};
+static const struct blkdev_ops simdisk_ops = {.kind = "simulated", .submit = simdisk_submit, .close = simdisk_close};
 
 struct simdisk *simdisk_create(struct loop *loop, unsigned number, const struct blk_info *info, struct dice dice,
                                struct simdisk_watch *watch)

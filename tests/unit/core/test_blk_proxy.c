@@ -222,7 +222,7 @@ static void odd_close(struct blkdev *dev, struct task *closed)
     loop_defer(dev->loop, closed);
 }
 
-static const struct blkdev_ops odd_ops = {"odd", odd_submit, odd_close};
+static const struct blkdev_ops odd_ops = {.kind = "odd", .submit = odd_submit, .close = odd_close};
 
 Test(blk_proxy, the_target_may_keep_and_replace_pages_and_errors_keep_their_place)
 {
@@ -265,5 +265,30 @@ Test(blk_proxy, the_target_may_keep_and_replace_pages_and_errors_keep_their_plac
     test_close(w.user, w.proxy);
     test_close(w.home, &odd.dev);
     w.proxy = below;
+    world_fini(&w);
+}
+
+Test(blk_proxy, what_was_never_written_is_asked_of_the_target)
+{
+    static const struct {
+        uint64_t off, len, extent;
+        bool written;
+    } cases[] = {{0, MIB, 64 * KIB, true},
+                 {64 * KIB, MIB, 128 * KIB, false},
+                 {100 * KIB, 512, 512, false},
+                 {192 * KIB, 3 * MIB, 3 * MIB, true}};
+    struct world w;
+    world_init(&w, 600, 4);
+    w.disk->unwritten[0] = 64 * KIB;
+    w.disk->unwritten[1] = 192 * KIB;
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct call *c = call_new();
+        call_submit(&w, c, BLK_STATUS, cases[i].off, cases[i].len);
+        poll_both(&w);
+        cr_expect_eq(c->req.status, BLK_OK);
+        cr_expect_eq(c->req.extent, cases[i].extent, "case %u: %llu", i, (unsigned long long)c->req.extent);
+        cr_expect_eq(c->req.written, cases[i].written, "case %u", i);
+        call_fini(c);
+    }
     world_fini(&w);
 }

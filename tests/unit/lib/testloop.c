@@ -118,6 +118,7 @@ static void serve(struct memdisk *disk, struct blk_req *req)
         memset(disk->bytes + req->off, 0, req->len);
         break;
     case BLK_FLUSH:
+    case BLK_STATUS: /* never comes here */
         break;
     }
     blk_complete(req, BLK_OK);
@@ -163,7 +164,17 @@ static void memdisk_close(struct blkdev *dev, struct task *closed)
     loop_defer(loop, closed);
 }
 
-static const struct blkdev_ops memdisk_ops = {"memory", memdisk_submit, memdisk_close};
+static bool memdisk_block_status(struct blkdev *dev, uint64_t off, uint64_t len, uint64_t *extent)
+{
+    const struct memdisk *disk = container_of(dev, struct memdisk, dev);
+    bool written = off < disk->unwritten[0] || off >= disk->unwritten[1];
+    uint64_t end = !written ? disk->unwritten[1] : off < disk->unwritten[0] ? disk->unwritten[0] : off + len;
+    *extent = MIN(len, end - off);
+    return written;
+}
+
+static const struct blkdev_ops memdisk_ops = {
+    .kind = "memory", .submit = memdisk_submit, .close = memdisk_close, .block_status = memdisk_block_status};
 
 struct memdisk *memdisk_create(struct loop *loop, const char *name, uint64_t size, uint32_t logical_block)
 {

@@ -32,6 +32,7 @@ struct memdisk {
     uint8_t *bytes;
     uint64_t latency_ns;
     bool discards_into_garbage;            /* what was discarded does not read as zeroes */
+    uint64_t unwritten[2];                 /* what BLK_STATUS says of [from, to) */
     bool power_cut;                        /* what is not completed by now never happened, and is answered BLK_GONE */
     uint64_t reads, writes, flushes, fuas; /* requests so far */
     struct memdisk_slot *slots;

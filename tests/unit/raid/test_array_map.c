@@ -107,6 +107,37 @@ Test(array_map, a_new_array_has_no_job_reads_as_zeroes_and_knows_what_is_written
     }
 }
 
+static void status_done(struct blk_req *req)
+{
+    (void)req;
+}
+
+static void expect_status(struct rig *rig, uint64_t off, uint64_t len, bool written, uint64_t extent)
+{
+    struct blk_req req = {.op = BLK_STATUS, .off = off, .len = len, .done = status_done};
+    blk_submit(volume_of(rig), &req);
+    testloop_run(rig->t);
+    cr_expect_eq(req.status, BLK_OK);
+    cr_expect(req.written == written && req.extent == extent, "at %llu: %s for %llu, not %llu", (unsigned long long)off,
+              req.written ? "written" : "unwritten", (unsigned long long)req.extent, (unsigned long long)extent);
+}
+
+Test(array_map, a_volume_tells_which_rows_were_ever_written)
+{
+    struct rig *rig = rig_fresh(4, RAID_5, 0);
+    uint64_t size = volume_of(rig)->info.size, row = volume_of(rig)->info.optimal_io;
+    expect_status(rig, 0, size, false, size);
+    put(rig, 5 * row + 4096, 4096, 7);
+    put(rig, 6 * row, 4096, 8);
+    expect_status(rig, 0, size, false, 5 * row);
+    expect_status(rig, 512, 1024, false, 1024);
+    expect_status(rig, 5 * row + 512, size - 5 * row - 512, true, 2 * row - 512);
+    expect_status(rig, 7 * row, size - 7 * row, false, size - 7 * row);
+    zero(rig, BLK_DISCARD, 5 * row, row);
+    expect_status(rig, row, 6 * row, false, 5 * row);
+    rig_destroy(rig);
+}
+
 Test(array_map, volumes_without_redundancy_have_none)
 {
     struct rig *rig = rig_create(2, DISK);

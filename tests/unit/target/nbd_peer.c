@@ -19,7 +19,7 @@ static void holder_close(struct blkdev *dev, struct task *closed)
     loop_defer(dev->loop, closed);
 }
 
-static const struct blkdev_ops holder_ops = {"holder", holder_submit, holder_close};
+static const struct blkdev_ops holder_ops = {.kind = "holder", .submit = holder_submit, .close = holder_close};
 
 void holder_init(struct holder *h, struct loop *loop, uint64_t size)
 {

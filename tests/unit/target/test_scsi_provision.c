@@ -234,6 +234,26 @@ Test(scsi_provision, unmap_can_be_aborted_between_two_ranges)
     rig_destroy(rig);
 }
 
+Test(scsi_provision, get_lba_status_tells_what_was_never_written)
+{
+    static const struct {
+        uint8_t lba;
+        uint32_t blocks;
+        uint8_t status;
+    } cases[] = {{0, 16, 0}, {10, 6, 0}, {16, 32, 1}, {40, 8, 1}};
+    struct rig *rig = rig_create(NULL);
+    rig->disk->unwritten[0] = 16 * 512;
+    rig->disk->unwritten[1] = 48 * 512;
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        const struct rig_reply *reply = rig_do(rig, rig->a, CDB(0x9e, 0x12, [9] = cases[i].lba, [13] = 24), NULL, 0);
+        cr_assert_eq(reply->len, 24);
+        cr_expect_eq(get_be64(reply->data + 8), cases[i].lba);
+        cr_expect_eq(get_be32(reply->data + 16), cases[i].blocks, "case %u: %u", i, get_be32(reply->data + 16));
+        cr_expect_eq(reply->data[20], cases[i].status, "case %u", i);
+    }
+    rig_destroy(rig);
+}
+
 Test(scsi_provision, get_lba_status_says_mapped_from_the_lba_to_the_end)
 {
     struct rig *rig = rig_create(NULL);
