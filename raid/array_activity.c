@@ -63,6 +63,9 @@ static void activity_committed(struct task *task)
         activity_rest(array);
     } else {
         sm_move(&activity->state, ACTIVITY_CLEAN);
+        for (unsigned i = 0; i < array->description.volumes_count; i++)
+            if (array->volumes[i].volume != NULL)
+                volume_all_flushed(array->volumes[i].volume);
         if (!STAILQ_EMPTY(&activity->waiting))
             make_dirty(array);
     }

@@ -216,6 +216,15 @@ static void losses_settled(struct timer *timer)
         array_flush_start(array, &array->losses.probe, losses_probed);
 }
 
+/* Some row may differ on a member that is lost now, and the region map does not say which. */
+static bool something_unmarked(const struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].volume != NULL && volume_unmarked(array->volumes[i].volume))
+            return true;
+    return false;
+}
+
 /*
  * In memory, now; the description follows. What it may lack from now on stands in the region maps; and if it was being
  * rebuilt, what it lacks already does only if it was being caught up.
@@ -225,7 +234,8 @@ static void mark_failed(struct array *array, unsigned slot, bool vanished)
     struct array_losses *losses = &array->losses;
     struct sb_member *member = &array->description.members[slot];
     bool whole = sm_state(&array->members[slot].state) == MEMBER_ONLINE;
-    member->missed_from = whole || member->missed_from != 0 ? sure_generation(array) : 0;
+    bool known = (whole || member->missed_from != 0) && !something_unmarked(array);
+    member->missed_from = known ? sure_generation(array) : 0;
     member->vanished = vanished;
     sm_move(&array->members[slot].state, MEMBER_FAILED);
     losses->pending |= slot_bit(slot);

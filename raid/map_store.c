@@ -522,9 +522,9 @@ static bool readers_create(struct map_store *store)
 /* Loaded: the states of rows that are not to be believed (S9). */
 static unsigned doubtful(const struct map_store *store)
 {
-    static const unsigned states[] = {[SB_RESYNC] = REGION_WRITTEN, [SB_BITMAP] = REGION_BIT(REGION_DIRTY)};
-    enum sb_consistency policy = volume_of(store)->consistency;
-    return store->array->description.clean || policy >= ARRAY_LENGTH(states) ? 0 : states[policy];
+    if (store->array->description.clean)
+        return 0;
+    return volume_of(store)->consistency == SB_RESYNC ? (unsigned)REGION_WRITTEN : REGION_BIT(REGION_DIRTY);
 }
 
 static void scan_over(struct map_store *store)

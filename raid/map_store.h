@@ -27,9 +27,12 @@
  * S8  While a member of the volume is away, DIRTY does not become CLEAN; nor if one was lost in the flush of S5. And no
  *     row is written that is not DIRTY or SUSPECT on disk. So the rows that are are all that a member that is away may
  *     lack, from its loss on: what it was not given, and what it had in its cache only. This serves all members that
- *     are away, whenever each was lost; who may be caught up with it is told by sb_member.missed_from.
- * S9  What is loaded after a clean stop is taken as it stands. Else what may be wrong is SUSPECT: all DIRTY rows
- *     (policy `bitmap`), all written ones (`resync`), none (`ppl`, `journal`: their replay makes them right).
+ *     are away, whenever each was lost; who may be caught up with it is told by sb_member.missed_from. With policies
+ *     other than bitmap rows are written unmarked as long as nobody is away (volume_unmarked): a member that is lost
+ *     before all of that is flushed is not caught up.
+ * S9  What is loaded after a clean stop is taken as it stands. Else DIRTY rows are SUSPECT, and with policy resync all
+ *     that were ever written. Rows that a journal replays are right in any case; but what a resync wrote may not have
+ *     been durable.
  */
 #ifndef RAID_MAP_STORE_H
 #define RAID_MAP_STORE_H

@@ -105,6 +105,7 @@ struct volume {
     struct region_map *map; /* the array's; NULL without redundancy */
     struct uuid uuid;
     enum sb_consistency consistency;
+    bool unmarked;   /* a CLEAN row was written and stays so: see volume_unmarked() */
     unsigned unmaps; /* rows on their way to UNWRITTEN: what memory says may not be durable yet */
     uint64_t start;
     bool failed, degraded; /* as of volume_recount() */

@@ -74,11 +74,11 @@ void row_region_begin(struct row_op *op)
 
 /*
  * Is a row DIRTY while it is written? In volumes with a journal the journal says more, and with policy resync all rows
- * that were ever written are resynchronised after a crash.
+ * that were ever written are resynchronised after a crash. But a member that is away is to be caught up.
  */
 static bool writes_are_marked(const struct row_op *op)
 {
-    return op->volume->consistency == SB_BITMAP;
+    return op->volume->consistency == SB_BITMAP || op->volume->degraded;
 }
 
 bool row_region_wants_change(struct row_op *op)
@@ -87,6 +87,7 @@ bool row_region_wants_change(struct row_op *op)
     enum region_state state = volume_region(v, op->row);
     if (v->map == NULL || op->fill || (op->kind != ROW_WRITE && op->kind != ROW_ZERO))
         return false;
+    v->unmarked |= state == REGION_CLEAN && !op->unmap && !op->change.over && !writes_are_marked(op);
     return !op->change.over && (op->unmap ? state != REGION_UNWRITTEN : state == REGION_CLEAN && writes_are_marked(op));
 }
 
@@ -103,6 +104,7 @@ void row_region_change(struct row_op *op)
 {
     struct volume *v = op->volume;
     op->change.to = state_wanted(op);
+    v->unmarked |= op->change.to == REGION_CLEAN;
     op->change.flush_first = op->fill;
     v->owner->ops->region_change(v->owner, v->map, &op->change);
 }

@@ -75,6 +75,16 @@ struct blkdev *volume_dev(struct volume *v)
     return &v->dev;
 }
 
+bool volume_unmarked(const struct volume *v)
+{
+    return v->unmarked;
+}
+
+void volume_all_flushed(struct volume *v)
+{
+    v->unmarked = false;
+}
+
 uint64_t volume_rows(const struct volume *v)
 {
     return v->layout.rows;

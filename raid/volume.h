@@ -93,6 +93,13 @@ void volume_recount(struct volume *volume);
 /* The array calls this after it changed a member's state: watchers are told. Not from within a callback of ours. */
 void volume_members_changed(struct volume *volume);
 
+/*
+ * Were rows written that the region map calls CLEAN, and is not everything flushed since? Then the map does not hold
+ * what a member that is lost now may lack. The array says when all is flushed and no change is under way.
+ */
+bool volume_unmarked(const struct volume *volume);
+void volume_all_flushed(struct volume *volume);
+
 uint64_t volume_rows(const struct volume *volume);
 /* Is the row being changed? */
 bool volume_row_busy(const struct volume *volume, uint64_t row);

@@ -420,8 +420,7 @@ Test(array_catchup, what_is_suspect_after_a_kill_is_a_matter_of_policy)
         enum sb_consistency policy;
         bool clean;
         uint64_t suspect; /* rows; UINT64_MAX: all that were written */
-    } cases[] = {{SB_RESYNC, false, UINT64_MAX}, {SB_BITMAP, false, 1}, {SB_PPL, false, 0},
-                 {SB_JOURNAL, false, 0},         {SB_RESYNC, true, 0},  {SB_BITMAP, true, 0}};
+    } cases[] = {{SB_RESYNC, false, UINT64_MAX}, {SB_BITMAP, false, 1}, {SB_RESYNC, true, 0}, {SB_BITMAP, true, 0}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct rig *rig = rig_full(4, RAID_5);
         uint64_t all = written_rows(rig);
