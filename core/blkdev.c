@@ -131,7 +131,7 @@ const char *blk_op_name(enum blk_op op)
 
 const char *blk_status_name(enum blk_status status)
 {
-    static const char *const names[] = {"ok",       "media error", "device gone", "timed out",
-                                        "no space", "read-only",   "not possible"};
+    static const char *const names[] = {"ok",       "media error", "device gone",  "timed out",
+                                        "no space", "read-only",   "not possible", "late"};
     return (unsigned)status < ARRAY_LENGTH(names) ? names[status] : "unknown";
 }

@@ -42,6 +42,7 @@ enum {
     BLK_FUA = 1,        /* durable at completion: write, write-zeroes */
     BLK_NO_UNMAP = 2,   /* write-zeroes: keep the space allocated */
     BLK_BACKGROUND = 4, /* a job's request: may wait for others */
+    BLK_IMPATIENT = 8,  /* read: BLK_LATE is welcome, since the bytes can be had elsewhere */
 };
 
 enum blk_status {
@@ -52,6 +53,7 @@ enum blk_status {
     BLK_NOSPACE,  /* nothing left beneath a thin device */
     BLK_READONLY, /* write to a device that takes none */
     BLK_INVALID,  /* the device cannot do this at all */
+    BLK_LATE,     /* only to a read that is BLK_IMPATIENT: the device is well, but this takes long */
 };
 
 struct blkdev;
@@ -120,6 +122,7 @@ struct blkdev {
     char name[64]; /* for messages; may be cut */
     bool closing;
     uint32_t in_flight; /* submitted, not yet done */
+    uint32_t overdue;   /* done (BLK_TIMEOUT, BLK_LATE), but not over beneath: a write of these may still happen */
     struct blk_counters counters;
     TAILQ_HEAD(, blk_watcher) watchers;
 };
@@ -136,6 +139,12 @@ void blk_complete(struct blk_req *req, enum blk_status status);
 void blk_complete_media(struct blk_req *req, uint64_t bad_off);
 
 void blk_close(struct blkdev *dev, struct task *closed);
+
+/* Is nothing under way that could still change the medium? */
+static inline bool blk_is_quiet(const struct blkdev *dev)
+{
+    return dev->in_flight == 0 && dev->overdue == 0;
+}
 
 void blk_watch(struct blkdev *dev, struct blk_watcher *watcher);
 void blk_unwatch(struct blkdev *dev, struct blk_watcher *watcher);

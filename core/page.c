@@ -16,6 +16,7 @@ TAILQ_HEAD(page_line, page_waiter);
 struct page_pool {
     uint32_t count, free_count;
     uint32_t small_count; /* pages handed out to small requests */
+    bool retired;
     struct page *free;
     struct page_line lines[PAGE_LINES];
     uint32_t left[PAGE_LINES]; /* how often somebody has left the line, served or not */
@@ -52,6 +53,15 @@ void page_pool_destroy(struct page_pool *pool)
         ASSERT(TAILQ_EMPTY(&pool->lines[i]));
     munmap(pool->memory, (size_t)pool->count * PAGE_BYTES);
     free(pool);
+}
+
+void page_pool_retire(struct page_pool *pool)
+{
+    for (unsigned i = 0; i < PAGE_LINES; i++)
+        ASSERT(TAILQ_EMPTY(&pool->lines[i]));
+    pool->retired = true;
+    if (pool->free_count == pool->count)
+        page_pool_destroy(pool);
 }
 
 static enum page_line_kind kind_of(const struct page_pool *pool, uint32_t count)
@@ -172,8 +182,14 @@ static void wake_line(struct page_pool *pool, struct page_line *line)
     }
 }
 
+/* After pages came back: it may be the last thing that happens to the pool. */
 static void wake_waiters(struct page_pool *pool)
 {
+    if (pool->retired) {
+        if (pool->free_count == pool->count)
+            page_pool_destroy(pool);
+        return;
+    }
     wake_line(pool, &pool->lines[PAGE_LINE_SMALL]);
     wake_line(pool, &pool->lines[PAGE_LINE_LARGE]);
     wake_line(pool, &pool->lines[PAGE_LINE_SMALL]); /* with no large one waiting they may have more */
@@ -199,9 +215,12 @@ void page_put_all(struct page **pages, uint32_t count)
 {
     if (count == 0)
         return;
-    struct page_pool *pool = pages[0]->pool;
+    struct page_pool *pool = pages[count - 1]->pool;
     for (uint32_t i = count; i-- > 0;) {
-        ASSERT(pages[i]->pool == pool);
+        if (pages[i]->pool != pool) { /* some were replaced: core/blkdev.h, 5 */
+            wake_waiters(pool);
+            pool = pages[i]->pool;
+        }
         page_release(pages[i]);
         pages[i] = NULL;
     }

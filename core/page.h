@@ -47,6 +47,9 @@ struct page_waiter {
 struct page_pool *page_pool_create(uint32_t count);
 /* All pages must be back. */
 void page_pool_destroy(struct page_pool *pool);
+/* Nobody will ask it for pages any more: it is no more when the last one is back. For pages that a disk which does not
+ * answer may still hold (raid/patience.h). */
+void page_pool_retire(struct page_pool *pool);
 
 /* Fill out[0..count) with pages of one reference each, or take none and return false. Not while others wait in line. */
 bool page_pool_get(struct page_pool *pool, struct page **out, uint32_t count);

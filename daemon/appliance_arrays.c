@@ -14,6 +14,7 @@
 #include "daemon/disk.h"
 #include "daemon/foreign.h"
 #include "raid/assembly_history.h"
+#include "raid/patience.h"
 
 enum { PATIENCE_MS = 3000 }; /* for disks that a killed daemon still holds */
 
@@ -38,6 +39,13 @@ struct live_array *live_array_add(struct appliance *a, const char *name, unsigne
 
 /* --- disks --- */
 
+static void close_disk(struct live_disk *disk)
+{
+    if (disk->disk.dev != NULL)
+        blkdev_close_wait(disk->disk.dev);
+    disk->disk.dev = NULL;
+}
+
 static bool open_disk(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                       size_t why_len)
 {
@@ -48,14 +56,15 @@ static bool open_disk(struct appliance *a, struct live_array *live, unsigned slo
     if (disk->disk.dev == NULL)
         return false;
     disk_identity(disk->disk.dev, disk->disk.identity, sizeof disk->disk.identity);
+    struct blkdev *patient = patience_create(reactor_loop(live->home), disk->disk.dev, &(struct patience_options){0});
+    if (patient == NULL) {
+        close_disk(disk);
+        text_format(why, why_len, "no memory to open disk %s", path);
+        return false;
+    }
+    disk->engine = disk_engine(disk->disk.dev);
+    disk->disk.dev = patient;
     return true;
-}
-
-static void close_disk(struct live_disk *disk)
-{
-    if (disk->disk.dev != NULL)
-        blkdev_close_wait(disk->disk.dev);
-    disk->disk.dev = NULL;
 }
 
 static void close_disks(struct live_array *live)

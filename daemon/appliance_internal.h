@@ -16,7 +16,8 @@
 /* A disk in a slot. `dev` is NULL while none is open. */
 struct live_disk {
     char path[CONFIG_PATH_MAX + 1];
-    struct array_disk disk;
+    struct array_disk disk; /* the device: its patience */
+    const char *engine;     /* of the disk beneath */
 };
 
 /* A disk that waits to be taken: daemon/appliance_spares.c. */

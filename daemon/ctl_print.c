@@ -84,9 +84,10 @@ void print_disks(const json_t *status)
             char slot[128];
             const char *path = text(member, "path");
             snprintf(slot, sizeof slot, "%s/%" PRIu64, text(array, "name"), number(member, "slot"));
-            printf("%-16s %-11s %-8" PRIu64 " %s\n", slot, text(member, "state"),
+            printf("%-16s %-11s %-8" PRIu64 " %s%s\n", slot, text(member, "state"),
                    number(member, "read_errors") + number(member, "write_errors"),
-                   *path != '\0' ? path : text(member, "identity"));
+                   *path != '\0' ? path : text(member, "identity"),
+                   json_is_true(json_object_get(member, "slow")) ? " (slow)" : "");
         }
     }
     print_spares(status);

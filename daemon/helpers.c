@@ -4,8 +4,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "core/check.h"
+
+enum { LAST_WAIT_S = 5 };
 
 struct helpers {
     pthread_mutex_t mutex; /* guards jobs and ending */
@@ -68,17 +71,22 @@ struct helpers *helpers_create(unsigned threads)
     return h;
 }
 
-void helpers_destroy(struct helpers *h)
+bool helpers_destroy(struct helpers *h)
 {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += LAST_WAIT_S;
     pthread_mutex_lock(&h->mutex);
     h->ending = true;
     pthread_cond_broadcast(&h->wake);
     pthread_mutex_unlock(&h->mutex);
     for (unsigned i = 0; i < h->count; i++)
-        pthread_join(h->threads[i], NULL);
+        if (pthread_timedjoin_np(h->threads[i], NULL, &end) != 0)
+            return false;
     pthread_mutex_destroy(&h->mutex);
     pthread_cond_destroy(&h->wake);
     free(h);
+    return true;
 }
 
 void helpers_submit(struct helpers *h, struct helper_job *job)

@@ -40,6 +40,8 @@ enum {
     SPIN_NS = 40000, /* see wait_awake() */
 };
 
+#define LAST_WAIT_NS 2000000000ull /* for disks, at the end */
+
 struct reactor {
     struct loop loop;
     char name[16];
@@ -339,7 +341,7 @@ static void free_parts(struct reactor *r)
     if (r->mail_fd >= 0)
         close(r->mail_fd);
     if (r->loop.pages != NULL)
-        page_pool_destroy(r->loop.pages);
+        page_pool_retire(r->loop.pages);
     free(r);
 }
 
@@ -366,14 +368,30 @@ struct reactor *reactor_create(const struct reactor_options *options, char *why,
     return r;
 }
 
+struct last_wait {
+    struct timer timer;
+    bool over;
+};
+
+static void last_wait_over(struct timer *timer)
+{
+    container_of(timer, struct last_wait, timer)->over = true;
+}
+
+/* A disk that was left alone because it does not answer (raid/patience.h) may still fill the pages: they stay. */
 void reactor_destroy(struct reactor *r)
 {
     ASSERT(!r->started && reactor_is_current(&r->loop));
-    if (r->helpers != NULL)
-        helpers_destroy(r->helpers);
-    while (is_busy(r) || (r->ring != NULL && !ring_is_idle(r->ring)))
+    struct last_wait wait = {.timer.fire = last_wait_over};
+    bool idle = r->helpers == NULL || helpers_destroy(r->helpers);
+    timer_start(&r->loop, &wait.timer, LAST_WAIT_NS);
+    while (!wait.over && (is_busy(r) || (r->ring != NULL && !ring_is_idle(r->ring))))
         turn(r);
-    free_parts(r);
+    timer_stop(&r->loop, &wait.timer);
+    if (idle && !wait.over)
+        free_parts(r);
+    else
+        log_warn("reactor %s ends while a disk has not answered", r->name);
 }
 
 /* --- looking in --- */

@@ -137,6 +137,8 @@ static void array_look(struct task *task);
 /* Free what was never started, or is over. */
 static void array_free(struct array *array)
 {
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        array_peer_leaves(array, slot);
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].map != NULL)
             map_store_destroy(array->volumes[i].map);
@@ -220,6 +222,8 @@ static int open_members(struct array *array, const struct array_disk *disks, str
             array->commit.fork_wanted = true;
         member_init(&array->members[slot], slot, present ? disks[slot].dev : NULL, a->data_start, state);
         array->member_table[slot] = &array->members[slot];
+        if (present)
+            array_peer_joins(array, slot);
         live += present;
     }
     if (live > 0)
@@ -624,6 +628,10 @@ void array_info(struct array *array, struct array_info *info)
         out->corrected = member->corrected;
         out->write_errors = member->write_errors;
         out->present = member->dev != NULL;
+        out->slow = member->slow;
+        const struct patience_counters *waits = member->dev != NULL ? patience_counters(member->dev) : NULL;
+        out->late = waits != NULL ? waits->late : 0;
+        out->timed_out = waits != NULL ? waits->timed_out : 0;
     }
     info->jobs_count = jobs_info(array, info->jobs, ARRAY_LENGTH(info->jobs));
 }

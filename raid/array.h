@@ -149,7 +149,9 @@ struct array_member_info {
     char state[16];
     char identity[SB_IDENTITY_SIZE];
     uint64_t read_errors, corrected, write_errors;
+    uint64_t late, timed_out; /* reads had elsewhere because they took long; requests without an answer in time */
     bool present;
+    bool slow; /* by comparison with its peers */
 };
 
 /* A snapshot for status, jobs and members included. */

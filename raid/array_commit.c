@@ -44,7 +44,7 @@ void commit_fini(struct array *array)
 {
     ASSERT(array->commit.writing == 0);
     if (array->commit.pages != NULL)
-        page_pool_destroy(array->commit.pages);
+        page_pool_retire(array->commit.pages);
     free(array->commit.parts);
 }
 

@@ -29,6 +29,7 @@
 #include "raid/journal_store.h"
 #include "raid/label.h"
 #include "raid/map_store.h"
+#include "raid/patience.h"
 #include "raid/volume.h"
 
 /* One flush of every live member. A member that fails it is lost; the flush is over all the same. */
@@ -121,6 +122,7 @@ struct array {
     struct sm state; /* enum array_state */
     bool frozen;
     struct sb_array description;
+    struct peers peers; /* the live members' disks, as far as they have patience */
     struct member members[RAID_MEMBERS_MAX], *member_table[RAID_MEMBERS_MAX];
     struct array_volume volumes[SB_VOLUMES_MAX]; /* as description.volumes */
     struct volume_owner owner;
@@ -231,6 +233,9 @@ bool losses_wait(struct array *array, struct task *task);
 void losses_committed(struct array *array);
 void losses_settle_now(struct array *array);
 void array_members_changed(struct array *array);
+/* A disk is compared with the others from now on; no more. */
+void array_peer_joins(struct array *array, unsigned slot);
+void array_peer_leaves(struct array *array, unsigned slot);
 /* Freeze, without a word: nothing is written to any member from now on. */
 void array_stop_writing(struct array *array);
 bool array_survives(const struct array *array, unsigned volume, uint64_t lost);

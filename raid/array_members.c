@@ -114,6 +114,43 @@ void array_members_changed(struct array *array)
         loop_defer(array->loop, &array->members_changed);
 }
 
+/* --- slow disks --- */
+
+static void peer_changed(struct peers *peers, struct peer *peer)
+{
+    struct array *array = container_of(peers, struct array, peers);
+    struct blkdev *dev = patience_peer_dev(peer);
+    for (unsigned slot = 0; slot < array->description.members_count; slot++) {
+        struct member *member = &array->members[slot];
+        if (member->dev != dev)
+            continue;
+        member->slow = peer->slow;
+        if (peer->slow)
+            log_warn("array %s: disk %s (slot %u) takes more than twice as long as its peers: it is avoided for reads "
+                     "where there is a choice; look at its health, and replace it if this goes on",
+                     array->description.name, array_disk_name(array, slot), slot);
+        else
+            log_notice("array %s: disk %s (slot %u) is as fast as its peers again", array->description.name,
+                       array_disk_name(array, slot), slot);
+    }
+}
+
+void array_peer_joins(struct array *array, unsigned slot)
+{
+    struct blkdev *dev = array->members[slot].dev;
+    struct peer *peer = dev != NULL ? patience_peer(dev) : NULL;
+    if (peer != NULL)
+        peers_join(&array->peers, peer);
+}
+
+void array_peer_leaves(struct array *array, unsigned slot)
+{
+    struct blkdev *dev = array->members[slot].dev;
+    struct peer *peer = dev != NULL ? patience_peer(dev) : NULL;
+    if (peer != NULL)
+        peers_leave(peer);
+}
+
 /* --- freeze --- */
 
 void array_stop_writing(struct array *array)
@@ -238,6 +275,7 @@ static void mark_failed(struct array *array, unsigned slot, bool vanished)
     member->missed_from = known ? sure_generation(array) : 0;
     member->vanished = vanished;
     sm_move(&array->members[slot].state, MEMBER_FAILED);
+    array_peer_leaves(array, slot);
     losses->pending |= slot_bit(slot);
     losses->lost_ns[slot] = loop_now_ns(array->loop);
     losses->vanished &= ~slot_bit(slot);
@@ -289,6 +327,7 @@ void losses_init(struct array *array)
     STAILQ_INIT(&array->losses.waiting);
     array->losses.settle.fire = losses_settled;
     array->members_changed.run = members_changed;
+    peers_init(&array->peers, PEERS_WINDOW_NS, peer_changed);
 }
 
 bool losses_recorded(const struct array *array)
@@ -474,7 +513,7 @@ const char *array_take_back_disk(struct array *array, unsigned slot, char *why, 
         what = "cannot be replaced: the array is frozen or being closed";
     else if (member_writable(member))
         what = "is in service already";
-    else if (member->dev != NULL && (member->dev->in_flight > 0 || !losses_recorded(array)))
+    else if (member->dev != NULL && (!blk_is_quiet(member->dev) || !losses_recorded(array)))
         what = "has not answered all requests yet: try again later";
     if (what == NULL) {
         member->dev = NULL;

@@ -193,6 +193,7 @@ static void online_committed(struct task *task)
     unsigned disks = member->disks + 1;
     member_init(member, online->slot, online->disk.dev, array->description.data_start, MEMBER_REBUILDING);
     member->disks = disks;
+    array_peer_joins(array, online->slot);
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].map != NULL)
             map_store_copy(array->volumes[i].map, online->slot);
@@ -263,7 +264,7 @@ static void online_look(struct task *task)
         ONLINE_END(online, -EIO, "array %s froze: start it again with all its disks", array->description.name);
         return;
     }
-    if (old != NULL && old->in_flight > 0) {
+    if ((old != NULL && !blk_is_quiet(old)) || !blk_is_quiet(online->disk.dev)) {
         ONLINE_END(online, -EBUSY, "the failed disk of slot %u has not answered all requests yet: try again later",
                    online->slot);
         return;

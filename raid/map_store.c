@@ -494,7 +494,7 @@ static void readers_free(struct map_store *store)
     for (unsigned slot = 0; slot < store->array->description.members_count; slot++)
         page_put_all(store->readers[slot].pages, RANGE_PAGES);
     free(store->readers);
-    page_pool_destroy(store->read_pages);
+    page_pool_retire(store->read_pages);
     store->readers = NULL;
 }
 
@@ -643,7 +643,7 @@ void map_store_destroy(struct map_store *store)
             page_put(store->writers[i].page);
             free(store->writers[i].writes);
         }
-        page_pool_destroy(store->pages);
+        page_pool_retire(store->pages);
     }
     region_map_fini(&store->map);
     free(store);

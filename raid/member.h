@@ -27,6 +27,7 @@ struct member {
     struct blkdev *dev;  /* whole disk; NULL when ABSENT. Lent by the array's creator */
     struct sm state;     /* enum member_state */
     uint64_t data_start; /* where the data area begins on dev, bytes */
+    bool slow;           /* by comparison with its peers: raid/latency.h */
     unsigned disks;      /* how many disks have joined at this slot since the array was opened */
     uint64_t read_errors, corrected, write_errors;
     uint64_t error_window_start_ns, errors_in_window;

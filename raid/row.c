@@ -7,6 +7,7 @@
  * What goes wrong
  *   a read fails         the role is out of the plan: for these columns after a media error, for the whole row otherwise.
  *                        Planned again, until it succeeds or too little is left.
+ *   a read takes long    the role is out of the plan, unless too little is left: then it is waited for.
  *   too little is left   if media errors are among the reasons the window is made narrower, to a page and then to a
  *                        block: errors of different members seldom meet in the same block. Where they do, that block
  *                        is lost: a media error with its offset. A reader gets everything around it.
@@ -140,6 +141,11 @@ static void band_give_up(struct row_op *op, struct row_band *band)
 
 static void window_impossible(struct row_op *op)
 {
+    if (op->late != 0) {
+        op->late = 0;
+        op->patient = true;
+        return;
+    }
     if (media_of_impossible(op) == 0) {
         fail_and_stop(op, op->lost != 0 ? op->lost_status : BLK_GONE, volume_offset(op));
         return;
@@ -170,6 +176,8 @@ static void io_submit(struct row_op *op, struct row_band *band, uint64_t role, e
     io->member = place.member;
     io->op = kind;
     io->flags = kind == BLK_READ || op->fill || op->unmap ? op->flags & (BLK_BACKGROUND | BLK_NO_UNMAP) : op->flags;
+    if (kind == BLK_READ && op->kind == ROW_READ && !op->patient && volume_may_hedge(op->volume, op->row, io->member))
+        io->flags |= BLK_IMPATIENT;
     io->lenient = kind == BLK_DISCARD;
     io->off = place.off + band->column;
     io->len = len;
@@ -206,6 +214,9 @@ static void read_done(struct row_io *io)
     struct row_op *op = io->row;
     if (io->status == BLK_MEDIA) {
         op->bands[io->band].media |= UINT64_C(1) << io->role;
+        op->retry = true;
+    } else if (io->status == BLK_LATE) {
+        op->late |= UINT64_C(1) << io->role;
         op->retry = true;
     } else if (io->status != BLK_OK && compares(op) && member_readable(io->member)) {
         op->retry = true; /* it stays in service: asked again, for what was not looked at is not known to be right */
@@ -299,25 +310,39 @@ static void discards_submit(struct row_op *op)
         io_submit(op, &op->bands[0], role, BLK_DISCARD, NULL, op->bands[0].len, write_done);
 }
 
+static void verify_some(struct row_op *op, struct row_band *band, uint64_t roles);
+
 static void verify_done(struct row_io *io)
 {
     struct row_op *op = io->row;
+    struct row_band *band = &op->bands[io->band];
     if (io->status != BLK_OK)
-        op->bands[io->band].corrected &= ~(UINT64_C(1) << io->role);
+        band->corrected &= ~(UINT64_C(1) << io->role);
+    if (!op->volume->layout.parity)
+        verify_some(op, band, band->corrected & ~roles_below(io->role + 1u));
     io_over(op);
+}
+
+/* Copies are read into the same pages: one after the other. */
+static void verify_some(struct row_op *op, struct row_band *band, uint64_t roles)
+{
+    FOR_EACH_ROLE(role, roles)
+    {
+        if (!member_readable(op->places[role].member)) {
+            band->corrected &= ~(UINT64_C(1) << role);
+            continue;
+        }
+        io_submit(op, band, role, BLK_READ, band->new[role], band->len, verify_done);
+        if (!op->volume->layout.parity)
+            return;
+    }
 }
 
 /* Read back what was corrected, over the bytes it was written from: they have served. */
 static void verifies_submit(struct row_op *op)
 {
-    for (unsigned i = 0; i < op->bands_count; i++) {
-        struct row_band *band = &op->bands[i];
-        FOR_EACH_ROLE(role, band->corrected)
-        if (member_readable(op->places[role].member))
-            io_submit(op, band, role, BLK_READ, band->new[role], band->len, verify_done);
-        else
-            band->corrected &= ~(UINT64_C(1) << role);
-    }
+    for (unsigned i = 0; i < op->bands_count; i++)
+        verify_some(op, &op->bands[i], op->bands[i].corrected);
 }
 
 static void tell_corrected(struct row_op *op)
@@ -560,7 +585,7 @@ static bool step_done(struct row_op *op)
     v->unmaps -= op->unmap;
     row_unlock(op);
     answer(op);
-    op->lost = op->hint_roles = 0;
+    op->lost = op->late = op->hint_roles = 0;
     pool_put(&v->rows, &op->entry);
     volume_close_if_idle(v);
     return false;
@@ -593,7 +618,7 @@ void row_start(struct row_op *op)
     for (unsigned role = 0; role < v->layout.roles; role++)
         op->places[role] = volume_place(v, op->row, role);
     op->task.run = row_task;
-    op->changing = op->stop = op->retry = op->spoiled = op->logged = false;
+    op->changing = op->stop = op->retry = op->spoiled = op->logged = op->patient = false;
     op->status = BLK_OK;
     op->bad_off = UINT64_MAX;
     row_run(op);

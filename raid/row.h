@@ -21,8 +21,8 @@
  * Bytes: chunks, extents and data areas begin at multiples of PAGE_BYTES, so byte x of the volume, column c of its
  * chunk and the member's byte all stand at the same offset in a page, and one page array serves all three.
  *
- * Members are disks: they fill the pages they are given for a read, and do not replace them (core/blkdev.h allows it,
- * and runs bear it; rows read a page again after an error and update parity in place).
+ * Members may replace the pages they are given for a read (core/blkdev.h, 5; raid/patience.h does): so a page is looked
+ * up in its array again after each read, and an array stands for one role only.
  */
 #ifndef RAID_ROW_H
 #define RAID_ROW_H
@@ -140,6 +140,8 @@ static inline enum region_state volume_region(const struct volume *v, uint64_t r
     return v->map != NULL ? region_get(v->map, row) : REGION_CLEAN;
 }
 
+/* Can this row be read without that member, and its redundancy be believed? Then nobody needs to wait for it long. */
+bool volume_may_hedge(const struct volume *v, uint64_t row, const struct member *without);
 struct member_place volume_place(const struct volume *v, uint64_t row, unsigned role);
 struct member *volume_member(const struct volume *v, unsigned layout_slot);
 void volume_close_if_idle(struct volume *v);
@@ -257,6 +259,8 @@ struct row_op {
     uint64_t column, end, width, window; /* this window is [column, column + width) of [.., end) */
     unsigned bands_count, pending;
     uint64_t lost; /* roles that answered something else than a media error, in this op */
+    uint64_t late; /* roles that take long: done without, as long as that is possible */
+    bool patient;  /* it is not: they are waited for */
     enum blk_status lost_status;
     uint64_t hint_roles, hint_column; /* a media error known before the first read */
     enum blk_status status;           /* first error; bad_off: lowest volume offset concerned */

@@ -56,7 +56,7 @@ uint64_t row_writable(const struct row_op *op)
 
 uint64_t row_band_readable(const struct row_op *op, const struct row_band *band)
 {
-    return row_readable(op) & ~op->lost & ~band->media;
+    return row_readable(op) & ~op->lost & ~op->late & ~band->media;
 }
 
 uint64_t row_band_new(const struct row_op *op, const struct row_band *band)
@@ -154,7 +154,7 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
                           .redundancy = layout->redundancy,
                           .parity = layout->parity,
                           .synced = volume_region(op->volume, op->row) != REGION_SUSPECT,
-                          .readable = members & ~op->lost & ~band->media,
+                          .readable = row_band_readable(op, band),
                           .writable = row_writable(op),
                           .target = row_band_new(op, band),
                           .rewrite = members & ~op->lost & band->media};

@@ -68,6 +68,10 @@ static void piece_failed(struct row_io *io)
 {
     struct volume *v = io->volume;
     struct blk_req *req = &io->req;
+    if (req->status == BLK_LATE) { /* as asked for */
+        finish(io, BLK_LATE, req->off);
+        return;
+    }
     if (!in_service(io) || io->lenient) { /* it failed while this was under way, or does not matter */
         finish(io, BLK_GONE, req->off);
         return;

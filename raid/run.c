@@ -17,14 +17,17 @@ static void serve_anew(struct run *run);
 
 /* --- which copy --- */
 
-enum { STAY_DEPTH = 4 };        /* a sequential stream stays with its member while that has at most so many more */
+enum { STAY_DEPTH = 4 };  /* a sequential stream stays with its member while that has at most so many more */
+enum { SLOW_DEPTH = 16 }; /* a slow member is asked when the others have so many more, so that it is seen to mend */
 #define STAY_LENGTH (256 * KIB) /* longer reads go where the queue is shortest */
 
 /* Queue first, distance of the head second; both in one number. */
 static uint64_t copy_cost(const struct volume *v, struct member_place place, uint64_t column, uint64_t len)
 {
+    const struct blkdev *dev = place.member->dev;
     uint64_t off = place.off + column, head = v->heads[place.member->slot];
-    uint64_t distance = off > head ? off - head : head - off, depth = place.member->dev->in_flight;
+    uint64_t distance = off > head ? off - head : head - off;
+    uint64_t depth = dev->in_flight + dev->overdue + (place.member->slow ? SLOW_DEPTH : 0);
     if (distance == 0 && len < STAY_LENGTH)
         depth -= MIN(depth, STAY_DEPTH);
     return MIN(depth, UINT64_C(0xffff)) << 48 | MIN(distance, UINT64_C(0xffffffffffff));
@@ -154,6 +157,8 @@ void run_start(struct volume *v, struct run *run, struct cutter *cutter, struct 
     io->off = place.off;
     io->len = len;
     if (req->op == BLK_READ) {
+        if (volume_may_hedge(v, off / v->layout.row_data, place.member))
+            io->flags |= BLK_IMPATIENT;
         io->pages = req->pages + (req->off % PAGE_BYTES + off - req->off) / PAGE_BYTES;
         io->done = read_over;
         v->heads[place.member->slot] = place.off + len;
@@ -192,7 +197,9 @@ static void hint(const struct run *run, struct row_op *op)
     for (unsigned role = 0; role < v->layout.roles; role++)
         if (volume_place(v, op->row, role).member == run->io.member)
             failed = UINT64_C(1) << role;
-    if (run->io.status != BLK_MEDIA) {
+    if (run->io.status == BLK_LATE) {
+        op->late = failed;
+    } else if (run->io.status != BLK_MEDIA) {
         op->lost = failed;
         op->lost_status = run->io.status;
     } else if (bad >= run->at && bad - run->at < op->len) {

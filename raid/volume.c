@@ -33,6 +33,20 @@ struct member_place volume_place(const struct volume *v, uint64_t row, unsigned 
     return (struct member_place){member, member->data_start + v->start + place.off};
 }
 
+bool volume_may_hedge(const struct volume *v, uint64_t row, const struct member *without)
+{
+    if (v->layout.redundancy == 0 || volume_region(v, row) == REGION_SUSPECT)
+        return false;
+    if (!v->degraded)
+        return true;
+    unsigned others = 0;
+    for (unsigned role = 0; role < v->layout.roles; role++) {
+        const struct member *member = volume_place(v, row, role).member;
+        others += member != without && member_readable(member);
+    }
+    return others >= v->layout.data;
+}
+
 void volume_recount(struct volume *v)
 {
     uint64_t lost = 0;
@@ -249,7 +263,7 @@ static void volume_free(struct volume *v)
 {
     if (v->scratch != NULL) {
         page_put(v->zero_pages[0]);
-        page_pool_destroy(v->scratch);
+        page_pool_retire(v->scratch);
     }
     free(v->locks);
     free(v->row_memory);
