@@ -37,12 +37,12 @@ static void run_info(struct sync_call *call)
 
 static json_t *member_json(const struct live_disk *disk, const struct array_member_info *member, unsigned slot)
 {
-    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:s}", "slot", (int)slot, "state",
+    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "slot", (int)slot, "state",
                      member->state, "path", disk->path, "identity", member->identity, "present", member->present,
-                     "slow", member->slow, "late", (json_int_t)member->late, "timed_out", (json_int_t)member->timed_out,
-                     "read_errors", (json_int_t)member->read_errors, "corrected", (json_int_t)member->corrected,
-                     "write_errors", (json_int_t)member->write_errors, "engine",
-                     disk->disk.dev != NULL ? disk->engine : "none");
+                     "slow", member->slow, "recent_errors", (json_int_t)member->recent_errors, "late",
+                     (json_int_t)member->late, "timed_out", (json_int_t)member->timed_out, "read_errors",
+                     (json_int_t)member->read_errors, "corrected", (json_int_t)member->corrected, "write_errors",
+                     (json_int_t)member->write_errors, "engine", disk->disk.dev != NULL ? disk->engine : "none");
 }
 
 static json_t *volume_json(const struct sb_volume *volume, const struct blk_counters *counters,

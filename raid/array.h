@@ -149,6 +149,7 @@ struct array_member_info {
     char state[16];
     char identity[SB_IDENTITY_SIZE];
     uint64_t read_errors, corrected, write_errors;
+    uint64_t recent_errors;   /* media errors, halved every hour: more than 20 and the disk fails */
     uint64_t late, timed_out; /* reads had elsewhere because they took long; requests without an answer in time */
     bool present;
     bool slow; /* by comparison with its peers */

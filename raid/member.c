@@ -3,9 +3,9 @@
 
 #include "core/check.h"
 
-enum { FORGIVEN_MEDIA_ERRORS = 32, FORGIVEN_TIMEOUTS = 2 };
+enum { FORGIVEN_TIMEOUTS = 2 };
 #define SECOND_NS      1000000000ull
-#define MEDIA_WINDOW   (3600 * SECOND_NS)
+#define MEDIA_HALVED   (3600 * SECOND_NS)
 #define TIMEOUT_WINDOW (60 * SECOND_NS)
 
 static const struct sm_state states[] = {
@@ -38,6 +38,28 @@ static bool window_exceeded(uint64_t *start_ns, uint64_t *count, uint64_t now_ns
     return ++*count > forgiven;
 }
 
+uint64_t member_recent_errors(const struct member *member, uint64_t now_ns)
+{
+    uint64_t hours = now_ns / MEDIA_HALVED - member->errors_hour;
+    return hours < 64 ? member->recent_errors >> hours : 0;
+}
+
+static bool media_exceeded(struct member *member, uint64_t now_ns)
+{
+    member->recent_errors = member_recent_errors(member, now_ns) + 1;
+    member->errors_hour = now_ns / MEDIA_HALVED;
+    return member->recent_errors > MEMBER_FORGIVEN;
+}
+
+/* One stall of the disk, however many requests it holds up, counts once. */
+static bool timeouts_exceeded(struct member *member, uint64_t now_ns)
+{
+    bool same = member->timeouts_in_window > 0 && now_ns - member->timeout_last_ns < SECOND_NS;
+    member->timeout_last_ns = now_ns;
+    return !same && window_exceeded(&member->timeout_window_start_ns, &member->timeouts_in_window, now_ns,
+                                    TIMEOUT_WINDOW, FORGIVEN_TIMEOUTS);
+}
+
 enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t now_ns)
 {
     ASSERT(status != BLK_OK);
@@ -48,10 +70,8 @@ enum member_action member_error(struct member *member, enum blk_op op, enum blk_
     member->read_errors++;
     bool fail = true;
     if (status == BLK_MEDIA)
-        fail = window_exceeded(&member->error_window_start_ns, &member->errors_in_window, now_ns, MEDIA_WINDOW,
-                               FORGIVEN_MEDIA_ERRORS);
+        fail = media_exceeded(member, now_ns);
     else if (status == BLK_TIMEOUT)
-        fail = window_exceeded(&member->timeout_window_start_ns, &member->timeouts_in_window, now_ns, TIMEOUT_WINDOW,
-                               FORGIVEN_TIMEOUTS);
+        fail = timeouts_exceeded(member, now_ns);
     return fail ? MEMBER_FAIL : MEMBER_KEEP;
 }

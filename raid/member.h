@@ -30,8 +30,8 @@ struct member {
     bool slow;           /* by comparison with its peers: raid/latency.h */
     unsigned disks;      /* how many disks have joined at this slot since the array was opened */
     uint64_t read_errors, corrected, write_errors;
-    uint64_t error_window_start_ns, errors_in_window;
-    uint64_t timeout_window_start_ns, timeouts_in_window;
+    uint64_t recent_errors, errors_hour; /* media errors, as of this hour */
+    uint64_t timeout_window_start_ns, timeouts_in_window, timeout_last_ns;
 };
 
 void member_init(struct member *member, unsigned slot, struct blkdev *dev, uint64_t data_start,
@@ -49,11 +49,15 @@ static inline bool member_writable(const struct member *m)
 
 const char *member_state_name(enum member_state state);
 
+/* Media errors of late: the count is halved every hour. */
+uint64_t member_recent_errors(const struct member *member, uint64_t now_ns);
+
+enum { MEMBER_FORGIVEN = 20 };
 enum member_action { MEMBER_KEEP, MEMBER_FAIL };
 /*
  * Count an error and say whether the member stays. Media errors on reads are forgiven up to a threshold (they are
- * rewritten from redundancy): 32 within an hour. A failed write or flush, a device that is gone or a third time-out in
- * a minute fails it.
+ * rewritten from redundancy): more than 20, halved every hour, fail it. A failed write or flush, a device that is gone or a third time-out in
+ * a minute fails it; time-outs within a second are one, since a disk that stalls lets all wait that are under way.
  */
 enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t now_ns);
 

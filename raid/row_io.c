@@ -4,7 +4,8 @@
  *   - A device may limit the length of a request: longer ones go in pieces, one after the other.
  *   - A device may be unable to write zeroes or to discard (BLK_INVALID): it is written zero pages instead.
  *   - An error is told to the owner, who decides whether the member stays. A write that failed on a member that stays
- *     is tried once more, from the piece that failed; what fails then is told again.
+ *     is tried once more, from the piece that failed; what fails then is told again. So is a read that nobody else could
+ *     serve, before it is told at all.
  *   - A member that has gone out of service meanwhile is not asked (M3).
  *   - What is only advice to the device (`lenient`) may fail: nobody is told.
  */
@@ -74,6 +75,11 @@ static void piece_failed(struct row_io *io)
     }
     if (!in_service(io) || io->lenient) { /* it failed while this was under way, or does not matter */
         finish(io, BLK_GONE, req->off);
+        return;
+    }
+    if (req->op == BLK_READ && v->layout.redundancy == 0 && !io->retried) {
+        io->retried = true;
+        start_piece(io);
         return;
     }
     v->owner->ops->member_error(v->owner, io->member, req->op, req->status, req->off);
