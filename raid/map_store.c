@@ -122,6 +122,16 @@ static struct map_writer *writer_free(struct map_store *store)
     return NULL;
 }
 
+/* A disk that has not answered in time may still read the old one (raid/patience.h). It is lost, so there are enough. */
+static void page_renew(struct map_store *store, struct page **page)
+{
+    if ((*page)->refs == 1)
+        return;
+    page_put(*page);
+    bool taken = page_pool_take(store->pages, page, 1);
+    ASSERT(taken);
+}
+
 /* `pairs`: of `slots`, those whose other slot of the block is wiped. Nothing happens without a live member. */
 static void block_write(struct map_store *store, unsigned block, uint64_t slots, uint64_t pairs, unsigned flags)
 {
@@ -133,6 +143,7 @@ static void block_write(struct map_store *store, unsigned block, uint64_t slots,
         return;
     store->busy++;
     writer->pending = (unsigned)__builtin_popcountll(slots);
+    page_renew(store, &writer->page);
     region_block_encode(&store->map, block, &volume_of(store)->uuid, writer->page->data);
     for (unsigned slot = 0; slot < array->description.members_count; slot++) {
         struct map_write *write = &writer->writes[slot];
@@ -595,7 +606,7 @@ static void kick(struct map_store *store)
 static bool writers_create(struct map_store *store)
 {
     unsigned members = store->array->description.members_count;
-    store->pages = page_pool_create(WRITERS + 1);
+    store->pages = page_pool_create(WRITERS * (1 + store->array->description.members_count) + 1);
     if (store->pages == NULL)
         return false;
     for (unsigned i = 0; i <= WRITERS; i++) {

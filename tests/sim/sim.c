@@ -67,6 +67,12 @@ void sim_events(struct sim *s, uint64_t count)
         ;
 }
 
+void sim_events_ready(struct sim *s)
+{
+    while (!STAILQ_EMPTY(&s->loop.ready))
+        (void)sim_event(s);
+}
+
 struct sleep {
     struct timer timer;
     bool over;

@@ -154,6 +154,7 @@ void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(pri
 /* One event. False: nothing is left to do. */
 bool sim_event(struct sim *s);
 void sim_events(struct sim *s, uint64_t count);
+void sim_events_ready(struct sim *s); /* those of this moment */
 void sim_wait_ns(struct sim *s, uint64_t ns);
 /* Until *flag: it must become true. */
 void sim_wait(struct sim *s, const bool *flag, const char *what);

@@ -14,7 +14,8 @@
 #include "core/log.h"
 
 enum { SECTORS = PAGE_BYTES / SIM_SECTOR };
-#define TIMEOUT_NS 30000000000ull
+#define LATE_LEAST_NS 300000000ull
+#define LATE_MOST_NS  200000000000ull
 
 struct simblock {
     uint8_t now[PAGE_BYTES], stable[PAGE_BYTES];
@@ -215,13 +216,14 @@ static void answer(struct simrequest *r, enum blk_status status, uint64_t bad_of
 {
     struct simdisk *disk = r->disk;
     struct blk_req *req = r->req;
+    bool late = r->answer == BLK_TIMEOUT;
     disk->failing -= r->answer != BLK_OK;
-    if (status != BLK_OK)
+    if (status != BLK_OK || late)
         disk->last_error_ns = disk->dev.loop->now_ns;
     LIST_REMOVE(r, link);
     free(r->write);
     free(r);
-    disk->watch->answered(disk->watch, disk, req, status);
+    disk->watch->answered(disk->watch, disk, req, late ? BLK_TIMEOUT : status);
     if (status == BLK_MEDIA)
         blk_complete_media(req, bad_off);
     else
@@ -251,6 +253,8 @@ static void serve(struct simrequest *r)
     struct blk_req *req = r->req;
     uint64_t bad_off = req->off;
     enum blk_status status = disk->off || disk->gone || disk->dead ? BLK_GONE : r->answer;
+    if (status == BLK_TIMEOUT && dice_one_in(&disk->dice, 2))
+        status = BLK_OK;
     if (status == BLK_TIMEOUT)
         write_maybe(disk, r);
     if (status == BLK_OK && req->op == BLK_READ)
@@ -296,7 +300,8 @@ static uint64_t draw_latency(struct simdisk *disk, enum blk_status answer)
     if (disk->off || disk->gone || disk->dead)
         return 1000;
     if (answer == BLK_TIMEOUT)
-        return TIMEOUT_NS;
+        return LATE_LEAST_NS + (dice_one_in(&disk->dice, 2) ? dice_scale(&disk->dice, LATE_MOST_NS)
+                                                            : dice_below(&disk->dice, LATE_MOST_NS));
     if (dice_one_in(&disk->dice, 16))
         ns *= dice_range(&disk->dice, 2, 20);
     return disk->slow != 0 ? ns * disk->slow : ns;
@@ -379,8 +384,11 @@ void simdisk_cut(struct simdisk *disk, bool power, bool *state)
 
 /* --- life --- */
 
+/* What is before it is gone; a disk can be opened again. */
 static void simdisk_close(struct blkdev *dev, struct task *closed)
 {
+    dev->closing = false;
+    container_of(dev, struct simdisk, dev)->front = NULL;
     loop_defer(dev->loop, closed);
 }
 

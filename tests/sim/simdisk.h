@@ -44,11 +44,12 @@ struct simdisk {
     unsigned slow;        /* times the latency; 0: as usual */
     unsigned reads_fail;  /* so many reads to come answer BLK_MEDIA although the medium is well */
     unsigned writes_fail; /* so many writes to come are refused with BLK_MEDIA */
-    unsigned time_outs;   /* so many requests to come are not answered for half a minute, then BLK_TIMEOUT */
+    unsigned time_outs;   /* so many requests to come are answered late: after up to some minutes, well or not */
     unsigned failing;     /* requests under way that will be answered with an error */
     uint64_t bad_sectors; /* unreadable until overwritten */
 
     uint64_t last_error_ns; /* when a request was last answered with an error */
+    struct blkdev *front;   /* the patience before it (raid/patience.h), or NULL */
     struct simblock **blocks;
     uint64_t blocks_count, sequence;
     TAILQ_HEAD(, simwrite) cache;

@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "raid/journal.h"
 #include "raid/label.h"
+#include "raid/patience.h"
 
 #define REMEMBERED_NS 2000000000ull
 
@@ -32,10 +33,19 @@ struct simdisk *world_disk(const struct sim *s, unsigned slot)
     return s->disks[s->disk_of_slot[slot]];
 }
 
+static void identity_of(const struct simdisk *disk, char *identity)
+{
+    text_format(identity, SB_IDENTITY_SIZE, "serial-%u", disk->number);
+}
+
 struct array_disk world_array_disk(struct simdisk *disk)
 {
-    struct array_disk out = {.dev = &disk->dev};
-    text_format(out.identity, sizeof out.identity, "serial-%u", disk->number);
+    static const struct patience_options options = {.contexts = 64, .reserve = 300};
+    if (disk->front == NULL)
+        disk->front = patience_create(disk->dev.loop, &disk->dev, &options);
+    ASSERT(disk->front != NULL);
+    struct array_disk out = {.dev = disk->front};
+    identity_of(disk, out.identity);
     return out;
 }
 
@@ -176,12 +186,40 @@ void world_cut(struct sim *s, bool power)
         array_abandon(s->array);
 }
 
+static void front_closed(struct task *task)
+{
+    (void)task;
+}
+
+static bool is_open(const struct sim *s)
+{
+    for (unsigned i = 0; i < s->disks_count; i++)
+        if (s->disks[i]->front != NULL)
+            return true;
+    return false;
+}
+
+/* Nobody opens a disk that has not answered the one who had it before. */
+static void fronts_close(struct sim *s)
+{
+    struct task closed[SIM_DISKS] = {{.run = NULL}};
+    for (unsigned i = 0; i < s->disks_count; i++) {
+        closed[i].run = front_closed;
+        if (s->disks[i]->front != NULL)
+            blk_close(s->disks[i]->front, &closed[i]);
+    }
+    while (is_open(s))
+        SIM_CHECK(s, sim_event(s), "a disk is never closed");
+    sim_events_ready(s);
+}
+
 static bool close_array(struct sim *s)
 {
     struct sim_call call = call_new();
     array_close(s->array, &call.call);
     s->array = NULL;
     sim_wait(s, &call.over, "the array is being closed");
+    fronts_close(s);
     sim_trace(s, "closed: %s", call.call.error == 0 ? "clean" : call.call.message);
     return call.call.error == 0;
 }
@@ -192,6 +230,7 @@ void world_bury(struct sim *s)
         SIM_CHECK(s, sim_event(s), "%u requests and %u calls have no answer after a crash", s->ios_busy, s->calls_busy);
     if (s->array != NULL)
         (void)close_array(s);
+    fronts_close(s);
     for (unsigned i = 0; i < s->disks_count; i++)
         s->disks[i]->off = false;
     s->crashed = s->doomed = false;
@@ -373,11 +412,13 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
     sim_wait(s, &call.over, "the array is being opened");
     bool bad_luck = s->crashed || !s->config.strict;
     SIM_CHECK(s, call.call.error == 0 || bad_luck, "it does not start: %s", call.call.message);
-    if (call.call.error != 0)
+    if (call.call.error != 0) {
         sim_trace(s, "not opened: %s", call.call.message);
-    else if (s->crashed) /* in the very moment */
+        fronts_close(s);
+    }
+    if (call.call.error == 0 && s->crashed) /* in the very moment */
         s->array = call.call.array;
-    else
+    else if (call.call.error == 0)
         opened(s, call.call.array);
     if (call.call.error == 0 && !s->crashed)
         take_back(s, a, found);
@@ -406,8 +447,7 @@ static bool decide(struct sim *s, struct finding *found, unsigned count, const s
     char identities[SIM_DISKS][SB_IDENTITY_SIZE];
     struct assembly_options options = {.force = how->force};
     for (unsigned i = 0; i < count; i++) {
-        struct array_disk disk = world_array_disk(found[i].disk);
-        memcpy(identities[i], disk.identity, sizeof disk.identity);
+        identity_of(found[i].disk, identities[i]);
         trace_label(s, &found[i]);
         disks[i] = (struct assembly_disk){&found[i].label, identities[i], found[i].disk->dev.name, NULL};
         if (how->prefer >= 0 && s->disk_of_slot[how->prefer] == (int)found[i].disk->number)
