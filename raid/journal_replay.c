@@ -192,6 +192,21 @@ static bool parity_is_known(struct worker *w, const struct journal_extent *exten
     return true;
 }
 
+/*
+ * A disk that has not answered a write in time may still read its pages (raid/patience.h): it gets to keep them. With
+ * none left it reads what comes next; it is lost anyway, or the array froze and all is replayed again.
+ */
+static void pages_renew(struct journal_replay *r, struct page **pages, uint32_t count)
+{
+    struct page *fresh;
+    for (uint32_t i = 0; i < count; i++) {
+        if (pages[i]->refs == 1 || !page_pool_take(r->pages, &fresh, 1))
+            continue;
+        page_put(pages[i]);
+        pages[i] = fresh;
+    }
+}
+
 static void parity_slice(struct worker *w, const struct journal_extent *extent)
 {
     uint64_t page_off = (extent->column + w->done) % PAGE_BYTES;
@@ -199,6 +214,7 @@ static void parity_slice(struct worker *w, const struct journal_extent *extent)
     uint32_t pages;
     w->len = (uint32_t)MIN((uint64_t)extent->len - w->done, (uint64_t)SLICE_PAGES * PAGE_BYTES - page_off);
     pages = page_count_for(page_off, w->len);
+    pages_renew(w->replay, w->sum, pages);
     for (uint32_t i = 0; i < pages && extent->payload; i++)
         memcpy(w->sum[i]->data, from[i]->data, PAGE_BYTES);
     if (!extent->payload)
@@ -255,6 +271,7 @@ static void part_start(struct worker *w)
     uint32_t pages = journal_entry_pages(entry) - 1;
     w->extent = w->done = 0;
     w->payload_at = w->payload;
+    pages_renew(r, w->payload, JOURNAL_ENTRY_PAGES);
     if (pages == 0) {
         slice_start(w);
         return;
@@ -498,7 +515,7 @@ static bool memory_take(struct journal_replay *r)
 {
     unsigned slots = r->array->description.members_count;
     uint32_t each = JOURNAL_ENTRY_PAGES + 2 * CHUNK_PAGES;
-    r->pages = page_pool_create(slots * JOURNAL_ENTRY_PAGES + WORKERS * each);
+    r->pages = page_pool_create(slots * JOURNAL_ENTRY_PAGES + 2 * WORKERS * each);
     r->scans = calloc(slots, sizeof *r->scans);
     if (r->pages == NULL || r->scans == NULL)
         return false;
@@ -528,7 +545,7 @@ static void replay_free(struct journal_replay *r)
         }
     }
     if (r->pages != NULL)
-        page_pool_destroy(r->pages);
+        page_pool_retire(r->pages);
     free(r->scans);
     free(r->entries);
     free(r);

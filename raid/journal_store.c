@@ -334,7 +334,7 @@ static void entry_append(struct journal *j, unsigned slot, struct journal_entry 
     uint32_t pages = journal_entry_pages(entry);
     uint64_t position = place_from(j, stream->head, pages);
     struct page *header;
-    bool taken = page_pool_get(j->headers, &header, 1);
+    bool taken = page_pool_take(j->headers, &header, 1);
     ASSERT(taken && position + pages <= stream->tail + j->ring);
     if (stream->count == 0)
         stream->first = position;
@@ -577,7 +577,7 @@ void journal_frozen(struct journal *j)
 
 static bool memory_take(struct journal *j)
 {
-    j->headers = page_pool_create(HEADERS);
+    j->headers = page_pool_create(HEADERS * (1 + j->slots)); /* each disk may keep some: raid/patience.h */
     j->streams = calloc(j->slots, sizeof *j->streams);
     j->groups = calloc(GROUPS, sizeof *j->groups);
     j->starts = calloc((size_t)GROUPS * j->slots, sizeof *j->starts);
@@ -613,7 +613,7 @@ void journal_destroy(struct journal *j)
 {
     ASSERT(journal_idle(j));
     if (j->headers != NULL)
-        page_pool_destroy(j->headers);
+        page_pool_retire(j->headers);
     free(j->streams);
     free(j->groups);
     free(j->starts);
