@@ -389,7 +389,7 @@ static void patience_close(struct blkdev *dev, struct task *closed)
         timer_start(dev->loop, &p->timer, p->hard_ns);
 }
 
-static const struct blkdev_ops patience_ops = {"patience", patience_submit, patience_close};
+static const struct blkdev_ops patience_ops = {.kind = "patience", .submit = patience_submit, .close = patience_close};
 
 static bool contexts_create(struct patience *p, unsigned count)
 {
