@@ -92,7 +92,7 @@ plant replay-out-of-order 5000 \
     raid/journal.c 's/return x->id < y->id ? -1 : 1;/return x->id < y->id ? 1 : -1;/'
 plant tail-before-flush 20000 \
     raid/journal_store.c 's/if (caches_are_volatile(j))/if (!j->with_tail \&\& caches_are_volatile(j))/'
-plant absent-not-recorded-before-replay 20000 \
+plant absent-not-recorded-before-replay 40000 \
     raid/array.c '/^static void open_flushed/,/^}/s/array_commit(/if (flush->array->replay_wanted) open_over(\&flush->array->open_wait.task); else array_commit(/'
 plant ppl-without-flush 5000 \
     raid/journal_store.c 's/if (j->with_tail || flush_is_wanted(j))/if (j->with_tail)/'
