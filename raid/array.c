@@ -185,8 +185,7 @@ int array_disk_check(const struct sb_array *description, unsigned slot, const st
     return 0;
 }
 
-/* Do the maps hold all that a member may lack that is missing now? After a crash not where writes are not marked. */
-static bool maps_tell(const struct sb_array *a)
+bool array_maps_tell(const struct sb_array *a)
 {
     for (unsigned i = 0; i < a->volumes_count; i++)
         if (!a->clean && consistency_is_closed(a->volumes[i].consistency))
@@ -213,7 +212,7 @@ static int open_members(struct array *array, const struct array_disk *disks, str
         if (state == MEMBER_ABSENT && member->state != SB_ABSENT) {
             log_warn("array %s: disk %s (slot %u) is absent: starting without it", a->name, member->identity, slot);
             bool whole = member->state == SB_ACTIVE;
-            member->missed_from = (whole || member->missed_from != 0) && maps_tell(a) ? a->committed : 0;
+            member->missed_from = (whole || member->missed_from != 0) && array_maps_tell(a) ? a->committed : 0;
             member->vanished = true;
             member->state = SB_ABSENT;
             array->commit.reopened = false;

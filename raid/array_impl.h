@@ -178,6 +178,8 @@ bool array_maps_idle(const struct array *array);
 bool array_maps_saved(const struct array *array);
 uint64_t array_maps_count(const struct array *array, unsigned states);
 void array_maps_settle(struct array *array);
+/* Do they hold all that a member may lack that is missing at the start? After a crash not where a journal is replayed. */
+bool array_maps_tell(const struct sb_array *a);
 
 /* --- array_journal.c --- */
 /* The journal, if a volume of the description has one. 0, or -errno with `why`. */

@@ -256,6 +256,8 @@ static void losses_settled(struct timer *timer)
 /* Some row may differ on a member that is lost now, and the region map does not say which. */
 static bool something_unmarked(const struct array *array)
 {
+    if (sm_state(&array->state) == ARRAY_OPENING && !array_maps_tell(&array->description))
+        return true;
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].volume != NULL && volume_unmarked(array->volumes[i].volume))
             return true;

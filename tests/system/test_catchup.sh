@@ -7,7 +7,7 @@ rows_of_last_rebuild() { # "N M": rows to be done, rows of the volume
 }
 
 # What was written lately counts as missing too: it may have been in the disk's cache.
-is_clean() { [ "$(status_field dirty_bytes)" = 0 ]; }
+is_clean() { [ "$(status_field dirty_bytes)" = 0 ] && [ "$(status_field clean)" = true ]; }
 wait_clean() {
     wait_idle
     wait_for_long is_clean || fail "rows do not become clean"

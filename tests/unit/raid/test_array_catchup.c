@@ -440,3 +440,63 @@ Test(array_catchup, what_is_suspect_after_a_kill_is_a_matter_of_policy)
         rig_destroy(rig);
     }
 }
+
+/* Of an array with this policy: all rows written and clean, then one is written. */
+static struct rig *rig_of_policy(enum sb_consistency policy)
+{
+    struct rig *rig = rig_create(4, DISK);
+    struct array_spec *spec = rig_spec(rig);
+    rig_spec_add(spec, "v", RAID_5, 8 * MIB);
+    spec->volumes[0].consistency_given = true;
+    spec->volumes[0].consistency = policy;
+    cr_assert(rig_make(rig, spec), "%s", rig->message);
+    cr_assert_eq(rig_fill(rig, "v", 1, MIB), BLK_OK);
+    rig_wait(rig, 3 * SECOND);
+    put(rig, 0, 4096, 3);
+    return rig;
+}
+
+/* A journal may be replayed at such a start, and the map does not say into which rows. */
+Test(array_catchup, one_that_fails_while_an_array_is_started_is_caught_up_unless_a_journal_is_replayed)
+{
+    static const struct {
+        enum sb_consistency policy;
+        bool clean, known;
+    } cases[] = {{SB_PPL, false, false}, {SB_PPL, true, true}, {SB_BITMAP, false, true}, {SB_BITMAP, true, true}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct rig *rig = rig_of_policy(cases[i].policy);
+        if (cases[i].clean)
+            cr_assert(rig_close(rig), "%s", rig->message);
+        else
+            rig_kill(rig);
+        struct fault_rule refuse = {.ops = 1u << BLK_WRITE, .status = BLK_MEDIA};
+        (void)fault_add(rig->dev[1], &refuse);
+        cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->message);
+        const struct sb_member *member = &array_description(rig->array)->members[1];
+        cr_expect_eq(member->state, SB_FAILED);
+        cr_expect_eq(member->missed_from != 0, cases[i].known, "case %u", i);
+        fault_clear(rig->dev[1], -1);
+        rig_destroy(rig);
+    }
+}
+
+Test(array_catchup, one_that_is_lost_among_unmarked_writes_is_rebuilt_and_later_ones_are_marked)
+{
+    static const enum sb_consistency policies[] = {SB_RESYNC, SB_PPL, SB_JOURNAL};
+    for (unsigned i = 0; i < ARRAY_LENGTH(policies); i++)
+        for (unsigned quiet = 0; quiet < 2; quiet++) {
+            struct rig *rig = rig_of_policy(policies[i]);
+            rig_wait(rig, quiet * 3 * SECOND);
+            cr_expect_eq(dirty_rows(rig), 0, "policy %u", policies[i]);
+            cr_assert(rig_fail(rig, 1), "%s", rig->message);
+            put(rig, 5 * row_of(rig), 4096, 6);
+            cr_expect_eq(dirty_rows(rig), 1, "policy %u: marked", policies[i]);
+            uint64_t all = written_rows(rig);
+            cr_assert(rig_online(rig, 1), "%s", rig->message);
+            cr_expect_eq(rebuild_rows(rig, 4), quiet ? 1 : all, "policy %u, quiet %u", policies[i], quiet);
+            rig_settle(rig);
+            cr_assert(rig_fail(rig, 0), "%s", rig->message);
+            cr_expect(holds(rig, 0, 4096, 3) && holds(rig, 5 * row_of(rig), 4096, 6), "policy %u", policies[i]);
+            rig_destroy(rig);
+        }
+}
