@@ -144,6 +144,7 @@ static void array_free(struct array *array)
             map_store_destroy(array->volumes[i].map);
     if (array->journal != NULL)
         journal_destroy(array->journal);
+    rebuild_fini(array);
     commit_fini(array);
     free(array);
 }
@@ -214,7 +215,7 @@ static int open_members(struct array *array, const struct array_disk *disks, str
             bool whole = member->state == SB_ACTIVE;
             member->missed_from = (whole || member->missed_from != 0) && array_maps_tell(a) ? a->committed : 0;
             member->vanished = true;
-            member->state = SB_ABSENT;
+            sb_member_move(member, SB_ABSENT);
             array->commit.reopened = false;
         }
         if (!present) /* whoever is away must not be able to go on under this history: raid/assembly.h */
@@ -265,7 +266,8 @@ int array_open_volume(struct array *array, unsigned index, char *why, size_t why
                                      .map = av->map != NULL ? map_store_map(av->map) : NULL,
                                      .uuid = volume->uuid,
                                      .consistency = volume->consistency,
-                                     .owner = &array->owner};
+                                     .owner = &array->owner,
+                                     .latency = &array->latency};
     av->volume = volume_open(array->loop, &options);
     if (av->volume != NULL)
         return 0;
@@ -312,6 +314,7 @@ static void open_over(struct task *task)
         open_replay(array);
         return;
     }
+    rebuild_resume(array); /* after the journal's replay: it may leave rows in doubt */
     sm_move(&array->state, ARRAY_RUNNING);
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         array->volumes[i].published = true;
@@ -485,11 +488,13 @@ static bool close_save(struct array *array)
     if (!array_maps_idle(array))
         return false;
     if (!array->flushed) {
+        rebuild_look(array);
         array_flush_start(array, &array->activity.flush, close_flushed);
         return false;
     }
     if (!array->marked_clean) {
         array->marked_clean = true;
+        rebuild_note(array);
         array->description.clean = array_maps_count(array, REGION_BIT(REGION_SUSPECT)) == 0;
         scrub_save(array);
         array_commit(array, NULL);
@@ -536,8 +541,8 @@ static void close_volumes(struct array *array)
 static void close_look(struct array *array)
 {
     bool busy = array->calls > 0 || array->commit.writing > 0 || array->activity.flush.pending > 0 ||
-                array->losses.probe.pending > 0 || !jobs_stopped(array) || array->volume_closing ||
-                !array_journal_idle(array) || (array->frozen && !array_maps_idle(array));
+                array->losses.probe.pending > 0 || !jobs_stopped(array) || !rebuild_still(array) ||
+                array->volume_closing || !array_journal_idle(array) || (array->frozen && !array_maps_idle(array));
     if (!busy && (array->frozen || close_save(array)))
         close_volumes(array);
 }

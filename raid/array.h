@@ -130,6 +130,18 @@ bool array_slot_need(const struct array *array, unsigned slot, struct array_slot
  */
 void array_forget_member(struct array *array, unsigned slot, struct array_call *call);
 
+/*
+ * Background work on a volume (by index in the description), whatever kind it is. All of it outlives a restart; refused
+ * for volumes without redundancy, which have none.
+ */
+struct array_rate {
+    unsigned priority;           /* percent, 1 to 100: how much of it initiators may feel; see raid/job_pace.h */
+    uint64_t min_rate, max_rate; /* bytes a second of all members together; 0: none */
+};
+void array_set_rate(struct array *array, unsigned volume, const struct array_rate *rate, struct array_call *call);
+struct array_rate array_rate(const struct array *array, unsigned volume);
+void array_pause_volume(struct array *array, unsigned volume, bool paused, struct array_call *call);
+
 struct blkdev *array_volume(struct array *array, const char *name); /* NULL: no such volume */
 /* Of a volume's bytes, those that were ever written, and those whose redundancy a crash now would leave in doubt. */
 struct array_usage {
@@ -143,6 +155,10 @@ struct array_job_info {
     char volume[SB_NAME_SIZE];
     uint64_t done_bytes, total_bytes;        /* of the members */
     uint64_t bytes_per_second, seconds_left; /* 0: not known, or it waits for its turn */
+    uint64_t position, rows;                 /* the row that is next, and how many the volume has */
+    char waits_for[32];                      /* "": it runs; "paused", "its turn", "missing disks", ... */
+    bool paused;
+    struct array_rate rate;
 };
 
 struct array_member_info {
@@ -163,7 +179,7 @@ struct array_info {
     uint64_t generation, free_bytes; /* free bytes of extent per member */
     unsigned members_count, jobs_count;
     struct array_member_info members[RAID_MEMBERS_MAX];
-    struct array_job_info jobs[4];
+    struct array_job_info jobs[8];
 };
 void array_info(struct array *array, struct array_info *info);
 

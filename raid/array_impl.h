@@ -7,6 +7,7 @@
  *   array_activity.c  dirty before the first write, clean when quiet
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
+ *   array_policy.c    rates and pauses of background work
  *   map_store.c       the region maps on the members
  *   array_journal.c   the journal's part of opening, and its calls
  *   journal_store.c, journal_replay.c, journal_io.c
@@ -30,6 +31,7 @@
 #include "raid/label.h"
 #include "raid/map_store.h"
 #include "raid/patience.h"
+#include "raid/rebuild.h"
 #include "raid/volume.h"
 
 /* One flush of every live member. A member that fails it is lost; the flush is over all the same. */
@@ -93,8 +95,14 @@ struct array_losses {
 struct array_rebuild {
     uint64_t slots;  /* the members it fills; those that were lost since are out */
     bool incomplete; /* it met rows that could not be computed */
-    struct array_flush flush;
+    struct rebuild_rows rows[SB_VOLUMES_MAX];
+    struct array_flush flush; /* of its end */
     struct commit_wait wait;
+    bool checkpointing, saving; /* a checkpoint is under way; the scheduler waits for it */
+    uint64_t checkpoint_ns;     /* when the last one began */
+    uint64_t checkpoint_slots;
+    struct array_flush checkpoint_flush;
+    struct commit_wait checkpoint_wait;
 };
 
 /* What is remembered of the volume's scrub beside the description: raid/scrub.c. */
@@ -130,6 +138,7 @@ struct array {
     struct array_commit commit;
     struct array_activity activity;
     struct array_losses losses;
+    struct histogram latency; /* of all volumes' requests */
     struct array_jobs jobs;
     struct array_rebuild rebuild;
     struct timer scrub_timer;    /* the next look at the calendar */

@@ -223,7 +223,7 @@ static void losses_record(struct array *array)
     struct array_losses *losses = &array->losses;
     for (unsigned slot = 0; slot < array->description.members_count; slot++)
         if (losses->pending & slot_bit(slot))
-            array->description.members[slot].state = SB_FAILED;
+            sb_member_move(&array->description.members[slot], SB_FAILED);
     losses->pending = 0;
     losses->generation = array->description.generation + 1;
     array->commit.fork_wanted = true;
@@ -393,6 +393,11 @@ static void owner_member_corrected(struct volume_owner *owner, struct member *me
     member->corrected++;
 }
 
+static void owner_row_written(struct volume_owner *owner, const struct region_map *map, uint64_t row)
+{
+    rebuild_row_written(owner_array(owner), map, row);
+}
+
 static bool owner_loss_recorded(struct volume_owner *owner, struct task *task)
 {
     return losses_wait(owner_array(owner), task);
@@ -424,6 +429,7 @@ const struct volume_owner_ops array_owner_ops = {
     .journal_write = owner_journal_write,
     .journal_written = owner_journal_written,
     .journal_forget = owner_journal_forget,
+    .row_written = owner_row_written,
 };
 
 /* --- an operator takes a member out --- */

@@ -237,7 +237,7 @@ static void online_label_read(struct label_op *op)
     member->missed_from = online->catch_up ? member->missed_from : 0;
     member->vanished = false;
     member->uuid = uuid_generate(array->loop);
-    member->state = SB_REBUILDING;
+    sb_member_move(member, SB_REBUILDING);
     if (!span_of_own_size)
         member->size = round_down(online->disk.dev->info.size, MIB);
     text_format(member->identity, sizeof member->identity, "%s", online->disk.identity);
@@ -410,6 +410,6 @@ void array_forget_member(struct array *array, unsigned slot, struct array_call *
                slot);
     member->uuid = uuid_generate(array->loop);
     member->identity[0] = '\0';
-    member->state = SB_FAILED;
+    sb_member_move(member, SB_FAILED);
     array_commit(array, &forgetting->wait);
 }

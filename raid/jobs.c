@@ -1,20 +1,17 @@
 /*
- * The scheduler of jobs: see raid/jobs.h for the drawing, and the kinds for what is done.
- *
- * Manners: when the array's volumes have requests of their own, or had some in the last 100 ms, one row at a time is
- * done, with a pause of up to 10 ms but at most four times as long as the row took: so a job never gets less than a
- * fifth of what it would get alone, and a foreground request waits for one row at most.
+ * The scheduler of jobs: see raid/jobs.h for the drawing, the kinds for what is done, and raid/job_pace.h for when.
  */
 #include "raid/jobs.h"
 
 #include "core/log.h"
 #include "raid/array_impl.h"
 
-#define JOB_WINDOW_BYTES (4 * MIB)     /* in flight, of all members together; at least one row */
+#define JOB_WINDOW_BYTES (8 * MIB)     /* in flight, of all members together; at least one row */
+#define JOB_SMALL_STROKE (128 * KIB)   /* of a unit on each member, when others use disks that need no seek */
+#define JOB_LOOK_NS      10000000ull   /* between looks at the pace, while others are busy */
 #define JOB_MARK_NS      5000000000ull /* half of the time over which speed is measured */
-#define JOB_PAUSE_NS     10000000ull   /* at most, between rows while others are busy */
-#define JOB_PAUSE_ROWS   4             /* at most, in times of a row */
-#define JOB_BUSY_NS      100000000ull  /* after a request others count as busy */
+
+enum { JOB_UNITS_DEEP = 3 }; /* of the window: one that is read, one that is written, one to come */
 
 static const struct job_kind *const kinds[JOB_KINDS] = {
     [JOB_REBUILD] = &rebuild_kind,
@@ -70,7 +67,8 @@ static bool job_wanted(const struct array *array, enum job_kind_id kind, unsigne
 static bool job_can_run(const struct array *array, enum job_kind_id kind, unsigned volume)
 {
     const struct array_volume *v = &array->volumes[volume];
-    return job_wanted(array, kind, volume) && !v->jobs[kind].blocked && !volume_failed(v->volume);
+    return job_wanted(array, kind, volume) && !v->jobs[kind].blocked && !volume_failed(v->volume) &&
+           !array->description.volumes[volume].paused;
 }
 
 static bool pick_volume(const struct array *array, enum job_kind_id kind, unsigned *volume)
@@ -95,6 +93,25 @@ static unsigned pick_kind(const struct array *array, unsigned end, unsigned *vol
     return kind;
 }
 
+/* Rows; half of the volume's contexts are left to others. */
+static unsigned window_of(const struct array *array, unsigned volume)
+{
+    uint64_t rows = JOB_WINDOW_BYTES / job_row_bytes(array, volume);
+    unsigned contexts = volume_contexts(array->volumes[volume].volume) / 2;
+    return (unsigned)MAX((uint64_t)1, MIN(rows, (uint64_t)MIN(contexts, (unsigned)JOB_WINDOW_MAX)));
+}
+
+/* The pace outlives jobs, for what it knows of the initiators; disks may come and go. */
+static void pace_disks(struct array *array)
+{
+    bool rotational = false;
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        if (member_writable(&array->members[slot]))
+            rotational |= array->members[slot].dev->info.rotational;
+    if (array->jobs.pace.mib_ns == 0 || array->jobs.pace.rotational != rotational)
+        pace_init(&array->jobs.pace, rotational);
+}
+
 static void job_start(struct array *array, enum job_kind_id kind, unsigned volume)
 {
     struct array_jobs *jobs = &array->jobs;
@@ -105,9 +122,10 @@ static void job_start(struct array *array, enum job_kind_id kind, unsigned volum
     jobs->end_row = jobs->failed_row = volume_rows(array->volumes[volume].volume);
     jobs->todo_rows = kinds[kind]->rows_left(array, volume);
     jobs->done_rows = 0;
-    jobs->window = (unsigned)MAX(1u, MIN(JOB_WINDOW_BYTES / job_row_bytes(array, volume), (uint64_t)JOB_WINDOW_MAX));
+    jobs->window = window_of(array, volume);
     jobs->bad_rows = jobs->changed_rows = 0;
     jobs->started_ns = loop_now_ns(array->loop);
+    pace_disks(array);
     for (unsigned i = 0; i < 2; i++) {
         jobs->mark_ns[i] = jobs->started_ns;
         jobs->mark_rows[i] = 0;
@@ -152,7 +170,7 @@ static void drained(struct array *array)
 static void drain(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
-    timer_stop(array->loop, &jobs->pause);
+    timer_stop(array->loop, &jobs->look);
     sm_move(&jobs->state, JOBS_DRAINING);
     drained(array);
 }
@@ -191,24 +209,6 @@ void jobs_saved(struct array *array)
 
 /* --- rows --- */
 
-/* Have the volumes had requests in the last 100 ms? Looked at whenever a row is over. */
-static bool foreground_busy(struct array *array)
-{
-    struct array_jobs *jobs = &array->jobs;
-    uint64_t seen = 0;
-    bool busy = false;
-    for (unsigned i = 0; i < array->description.volumes_count; i++) {
-        const struct blkdev *dev = volume_dev(array->volumes[i].volume);
-        busy = busy || dev->in_flight > 0;
-        for (unsigned op = 0; op < BLK_OP_COUNT; op++)
-            seen += dev->counters.requests[op];
-    }
-    if (busy || seen != jobs->foreground_seen)
-        jobs->busy_until_ns = loop_now_ns(array->loop) + JOB_BUSY_NS;
-    jobs->foreground_seen = seen;
-    return loop_now_ns(array->loop) < jobs->busy_until_ns;
-}
-
 /* The row needs more members than there are, or one that stays in service refused its write. */
 static void job_failed(struct array *array, enum blk_status status)
 {
@@ -242,8 +242,11 @@ static void row_done(struct row_job *work)
     struct array_jobs *jobs = &array->jobs;
     bool good = work->status == BLK_OK || work->status == BLK_MEDIA;
     jobs->in_flight--;
-    jobs->row_ns = loop_now_ns(array->loop) - row->started_ns;
     row->busy = false;
+    if (--row->unit->rows == 0) {
+        jobs->units_in_flight--;
+        pace_over(&jobs->pace, loop_now_ns(array->loop), &row->unit->size);
+    }
     jobs->done_rows += good;
     jobs->bad_rows += work->status == BLK_MEDIA;
     jobs->changed_rows += work->changed;
@@ -263,21 +266,19 @@ static void row_done(struct row_job *work)
         pump(array);
 }
 
-static void row_issue(struct array *array)
+static void row_issue(struct array *array, struct job_unit *unit)
 {
     struct array_jobs *jobs = &array->jobs;
     struct job_row *row = jobs->rows;
     while (row->busy)
         row++;
     ASSERT(row < jobs->rows + JOB_WINDOW_MAX);
-    row->busy = true;
-    row->array = array;
-    row->started_ns = loop_now_ns(array->loop);
-    row->changes = jobs->changes;
+    *row = (struct job_row){.busy = true, .array = array, .unit = unit, .changes = jobs->changes};
     row->work = (struct row_job){.work = kind_now(array)->work, .row = jobs->next_row++, .done = row_done};
     if (kind_now(array)->row_begin != NULL)
         kind_now(array)->row_begin(array, jobs->volume, &row->work);
     jobs->in_flight++;
+    unit->rows++;
     volume_row_job(array->volumes[jobs->volume].volume, &row->work);
 }
 
@@ -298,21 +299,27 @@ static void job_end(struct array *array)
     array_step(array);
 }
 
-/* Busy with others: one row, then a pause. True: not now. */
-static bool hold_back(struct array *array)
+/* --- units --- */
+
+static void pace_now(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
-    if (jobs->pause.armed)
-        return true;
-    if (!foreground_busy(array))
-        return false;
-    uint64_t pause = MIN(JOB_PAUSE_NS, JOB_PAUSE_ROWS * jobs->row_ns);
-    if (jobs->in_flight == 0 && !jobs->paused && pause > 0) {
-        jobs->paused = true;
-        timer_start(array->loop, &jobs->pause, pause);
-        return true;
-    }
-    return jobs->in_flight > 0;
+    struct array_rate rate = array_rate(array, jobs->volume);
+    bool busy = false;
+    jobs->limits = (struct pace_limits){rate.priority, rate.min_rate, rate.max_rate};
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        busy = busy || (array->volumes[i].published && volume_dev(array->volumes[i].volume)->in_flight > 0);
+    pace_look(&jobs->pace, &jobs->limits, loop_now_ns(array->loop), &array->latency, busy, jobs->units_in_flight);
+}
+
+/* Rows of the next unit. */
+static unsigned unit_rows(const struct array *array)
+{
+    const struct array_jobs *jobs = &array->jobs;
+    uint64_t rows = MAX(1u, jobs->window / JOB_UNITS_DEEP), chunk = array->volumes[jobs->volume].layout.spec.chunk;
+    if (pace_is_shared(&jobs->pace, &jobs->limits) && !jobs->pace.rotational)
+        rows = MIN(rows, MAX((uint64_t)1, JOB_SMALL_STROKE / chunk));
+    return (unsigned)rows;
 }
 
 /* The next row that the job is for. */
@@ -321,6 +328,34 @@ static bool row_find(struct array *array)
     struct array_jobs *jobs = &array->jobs;
     jobs->next_row = kind_now(array)->row_next(array, jobs->volume, jobs->next_row);
     return jobs->next_row < jobs->end_row;
+}
+
+static struct job_unit *unit_free(struct array_jobs *jobs)
+{
+    struct job_unit *unit = jobs->units;
+    while (unit < jobs->units + JOB_UNITS_MAX && unit->rows > 0)
+        unit++;
+    return unit < jobs->units + JOB_UNITS_MAX ? unit : NULL;
+}
+
+static void unit_issue(struct array *array, struct job_unit *unit, unsigned rows)
+{
+    struct array_jobs *jobs = &array->jobs;
+    jobs->units_in_flight++;
+    while (unit->rows < rows && row_find(array))
+        row_issue(array, unit);
+    unit->size.bytes = unit->rows * job_row_bytes(array, jobs->volume);
+    unit->size.stroke = unit->rows * array->volumes[jobs->volume].layout.spec.chunk;
+    pace_begins(&jobs->pace, &jobs->limits, loop_now_ns(array->loop), &unit->size);
+}
+
+/* Look again when the next unit is due; at others' latencies, sooner. */
+static void look_later(struct array *array, uint64_t due_ns)
+{
+    struct array_jobs *jobs = &array->jobs;
+    uint64_t now = loop_now_ns(array->loop), wait = due_ns > now ? due_ns - now : 0;
+    if (wait > 0 || jobs->pace.phase != PACE_IDLE)
+        timer_start(array->loop, &jobs->look, wait > 0 ? MIN(wait, JOB_LOOK_NS) : JOB_LOOK_NS);
 }
 
 static void pump(struct array *array)
@@ -332,17 +367,26 @@ static void pump(struct array *array)
         drain(array);
         return;
     }
-    while (row_find(array) && jobs->in_flight < jobs->window && !hold_back(array)) {
-        jobs->paused = false;
-        row_issue(array);
-    }
+    pace_now(array);
+    unsigned rows = unit_rows(array);
+    struct job_unit *unit = NULL;
+    while (row_find(array) && jobs->in_flight + rows <= jobs->window && (unit = unit_free(jobs)) != NULL &&
+           pace_next_ns(&jobs->pace, &jobs->limits) <= loop_now_ns(array->loop))
+        unit_issue(array, unit, rows);
     if (jobs->next_row == jobs->end_row && jobs->in_flight == 0)
         job_end(array);
+    else
+        look_later(array, pace_next_ns(&jobs->pace, &jobs->limits));
 }
 
-static void pause_over(struct timer *timer)
+void jobs_look(struct array *array)
 {
-    pump(container_of(timer, struct array, jobs.pause));
+    pump(array);
+}
+
+static void look_fire(struct timer *timer)
+{
+    pump(container_of(timer, struct array, jobs.look));
 }
 
 /* --- from outside --- */
@@ -350,7 +394,7 @@ static void pause_over(struct timer *timer)
 void jobs_init(struct array *array)
 {
     sm_init(&array->jobs.state, jobs_states, ARRAY_LENGTH(jobs_states), JOBS_IDLE);
-    array->jobs.pause.fire = pause_over;
+    array->jobs.look.fire = look_fire;
 }
 
 void jobs_members_changed(struct array *array)
@@ -365,7 +409,7 @@ void jobs_members_changed(struct array *array)
 void jobs_stop(struct array *array)
 {
     array->jobs.stopping = true;
-    timer_stop(array->loop, &array->jobs.pause);
+    timer_stop(array->loop, &array->jobs.look);
     pump(array);
 }
 
@@ -376,13 +420,29 @@ bool jobs_stopped(const struct array *array)
 
 /* --- telling --- */
 
+/* Why a job that is wanted does not run. */
+static const char *waits_for(const struct array *array, enum job_kind_id kind, unsigned volume)
+{
+    const struct array_volume *v = &array->volumes[volume];
+    if (array->description.volumes[volume].paused)
+        return "paused";
+    if (volume_failed(v->volume))
+        return "missing disks";
+    return v->jobs[kind].blocked ? "a change of disks" : "its turn";
+}
+
 static void info_fill(const struct array *array, struct array_job_info *info, enum job_kind_id kind, unsigned volume)
 {
     *info = (struct array_job_info){
+        .position = array->volumes[volume].jobs[kind].position,
+        .rows = array->volumes[volume].layout.rows,
+        .paused = array->description.volumes[volume].paused,
+        .rate = array_rate(array, volume),
         .total_bytes = kinds[kind]->rows_left(array, volume) * job_row_bytes(array, volume),
     };
     text_format(info->kind, sizeof info->kind, "%s", kinds[kind]->name);
     text_format(info->volume, sizeof info->volume, "%s", volume_name(array, volume));
+    text_format(info->waits_for, sizeof info->waits_for, "%s", waits_for(array, kind, volume));
 }
 
 /* The one that runs: with its position, speed, and time left. */
@@ -390,6 +450,9 @@ static void info_fill_running(const struct array *array, struct array_job_info *
 {
     const struct array_jobs *jobs = &array->jobs;
     info_fill(array, info, jobs->kind, jobs->volume);
+    if (!info->paused) /* it may be about to end */
+        info->waits_for[0] = '\0';
+    info->position = MIN(jobs->next_row, jobs->end_row);
     info->done_bytes = jobs->done_rows * job_row_bytes(array, jobs->volume);
     info->total_bytes = MAX(jobs->todo_rows, jobs->done_rows) * job_row_bytes(array, jobs->volume);
     uint64_t ms = (loop_now_ns(array->loop) - jobs->mark_ns[0]) / 1000000;

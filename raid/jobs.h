@@ -13,8 +13,9 @@
  *        +-------- DRAINING <------+  stopped, a heavier one goes first, not wanted any more, or a row cannot be done:
  *                  rows in flight end
  *
- * Rows are done in order, with a window of some in flight. job->position is where a job that was interrupted goes on:
- * all rows below it are done.
+ * Rows are done in order, in units of some that lie together, a few units at a time; when the next one begins is the
+ * pace's decision (raid/job_pace.h). job->position is where a job that was interrupted goes on: all rows below it are
+ * done.
  *
  * To add a kind: a file with its struct job_kind, a word in enum job_kind_id, and a line in jobs.c's table.
  */
@@ -22,6 +23,7 @@
 #define RAID_JOBS_H
 
 #include "core/sm.h"
+#include "raid/job_pace.h"
 #include "raid/volume.h"
 
 struct array;
@@ -29,7 +31,7 @@ struct array_job_info;
 
 /* Heaviest first. */
 enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_SCRUB, JOB_PATROL };
-enum { JOB_KINDS = 4, JOB_WINDOW_MAX = 32 };
+enum { JOB_KINDS = 4, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
 
 struct job_kind {
     const char *name;
@@ -66,10 +68,16 @@ struct job {
     uint64_t position; /* rows below it are done */
 };
 
+/* Rows that were issued together, so that what they ask of a member becomes one request. */
+struct job_unit {
+    unsigned rows; /* not done yet; 0: free to be used */
+    struct pace_unit size;
+};
+
 struct job_row {
     struct row_job work;
     struct array *array;
-    uint64_t started_ns;
+    struct job_unit *unit;
     unsigned changes; /* of jobs, when it was issued */
     bool busy;
 };
@@ -85,23 +93,25 @@ struct array_jobs {
     uint64_t next_row, end_row; /* looked at below next */
     uint64_t failed_row;        /* the lowest that is not done though it was issued; end_row: none */
     uint64_t todo_rows, done_rows;
-    unsigned in_flight, window;
+    unsigned in_flight, window; /* rows */
     struct job_row rows[JOB_WINDOW_MAX];
+    struct job_unit units[JOB_UNITS_MAX];
+    unsigned units_in_flight;
     uint64_t bad_rows, changed_rows;
     uint64_t started_ns;
     uint64_t mark_ns[2], mark_rows[2]; /* for the speed: the older one is 5 to 10 s old */
     unsigned changes;                  /* of members' states, so far */
-    /* Manners. */
-    uint64_t row_ns;                         /* how long the last row took */
-    uint64_t foreground_seen, busy_until_ns; /* the volumes' requests at the last look, and when they count as idle */
-    struct timer pause;
-    bool paused; /* since the last row */
+    struct pace pace;
+    struct pace_limits limits; /* of the volume */
+    struct timer look;         /* for the next unit, or at the pace */
 };
 
 /* --- for the array --- */
 void jobs_init(struct array *array);
 /* Something may be wanted that was not, or the other way round. */
 void jobs_kick(struct array *array);
+/* The pace of the job that runs may be another. */
+void jobs_look(struct array *array);
 void jobs_members_changed(struct array *array);
 void jobs_stop(struct array *array);
 bool jobs_stopped(const struct array *array);
@@ -123,10 +133,5 @@ void scrub_opened(struct array *array);
 void scrub_save(struct array *array);
 /* Nothing begins by the calendar any more. */
 void scrub_stop(struct array *array);
-
-/* --- rebuild.c, for the array --- */
-void rebuild_init(struct array *array);
-/* A member is lost: if it comes back it starts anew. */
-void rebuild_member_lost(struct array *array, unsigned slot);
 
 #endif

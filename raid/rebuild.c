@@ -10,9 +10,28 @@
  *                           |
  *                           +--> some rows could not be computed (unreadable elsewhere): the members stay REBUILDING,
  *                                for they would hold wrong bytes, and hide the error
+ *
+ * What is done of a pass, a bit a row: by the rebuild, or in passing by an initiator who wrote all of a row. And a
+ * checkpoint, every 10 s: after a flush the description says below which row all are done
+ * (sb_volume.rebuilt), and on which members (sb_member.filling).
+ *
+ * B1  A bit says that every member of the pass holds its chunk as of now: a write that comes later goes to it too. A
+ *     write of a whole row sets it only if no disk has joined since the write began.
+ * B2  The position on disk covers rows whose bit was set before the flush began.
+ * B3  After a stop without a word, rows below the position that the map calls SUSPECT are owed: a write may have reached
+ *     the others and not the member that is filled. They are done again, and until then resync leaves the volume alone:
+ *     SUSPECT is all that tells them from the others.
+ * B4  So resync also waits while a pass has done rows of a volume: it makes redundancy right among members that can be
+ *     read, and a member that is filled would not hear of it. A pass that ends incomplete is forgotten, on disk first.
  */
+#include "raid/rebuild.h"
+
+#include <stdlib.h>
+
 #include "core/log.h"
 #include "raid/array_impl.h"
+
+#define CHECKPOINT_NS 10000000000ull
 
 static uint64_t rebuilding_slots(const struct array *array)
 {
@@ -38,32 +57,67 @@ static unsigned rows_lacking(const struct array *array)
     return REGION_BIT(REGION_DIRTY) | REGION_BIT(REGION_SUSPECT);
 }
 
-static struct job *job_on(struct array *array, unsigned volume)
+static const struct rebuild_rows *rows_of(const struct array *array, unsigned volume)
 {
-    return job_of(array, volume, JOB_REBUILD);
+    return &array->rebuild.rows[volume];
 }
 
-static uint64_t position(const struct array *array, unsigned volume)
+/* --- what is done --- */
+
+static void checkpoint(struct array *array);
+
+static bool row_is_done(const struct rebuild_rows *rows, uint64_t row)
 {
-    return array->volumes[volume].jobs[JOB_REBUILD].position;
+    return rows->done != NULL && (rows->done[row / 8] >> row % 8 & 1);
+}
+
+static void row_set_done(struct rebuild_rows *rows, uint64_t row)
+{
+    if (rows->done == NULL || row_is_done(rows, row))
+        return;
+    rows->done[row / 8] |= (uint8_t)(1u << row % 8);
+    rows->done_count++;
+}
+
+static void rows_forget(struct rebuild_rows *rows)
+{
+    free(rows->done);
+    *rows = (struct rebuild_rows){0};
+}
+
+/* Without memory for it all rows are done by the rebuild itself, and all of them again after a restart. */
+static void rows_begin(struct array *array, unsigned volume)
+{
+    struct rebuild_rows *rows = &array->rebuild.rows[volume];
+    rows_forget(rows);
+    rows->done = calloc((array->volumes[volume].layout.rows + 7) / 8, 1);
 }
 
 /* --- the kind --- */
 
 static bool wanted(const struct array *array, unsigned volume)
 {
-    return rebuilding_slots(array) != 0 && position(array, volume) < array->volumes[volume].layout.rows;
+    return rebuilding_slots(array) != 0 &&
+           array->volumes[volume].jobs[JOB_REBUILD].position < array->volumes[volume].layout.rows;
 }
 
 static uint64_t rows_left(const struct array *array, unsigned volume)
 {
-    return region_count(job_map(array, volume), rows_lacking(array));
+    uint64_t rows = region_count(job_map(array, volume), rows_lacking(array)),
+             done = rows_of(array, volume)->done_count;
+    if (rows_lacking(array) != REGION_WRITTEN)
+        return rows;
+    return rows > done ? rows - done : 0;
 }
 
 static uint64_t row_next(const struct array *array, unsigned volume, uint64_t from)
 {
     const struct region_map *map = job_map(array, volume);
-    return region_find(map, rows_lacking(array), from, map->regions);
+    const struct rebuild_rows *rows = rows_of(array, volume);
+    uint64_t row = region_find(map, rows_lacking(array), from, map->regions);
+    while (row < map->regions && row_is_done(rows, row))
+        row = region_find(map, rows_lacking(array), row + 1, map->regions);
+    return row;
 }
 
 static bool before(const struct array *array, unsigned a, unsigned b)
@@ -73,8 +127,94 @@ static bool before(const struct array *array, unsigned a, unsigned b)
 
 static void row_done(struct array *array, unsigned volume, const struct row_job *work)
 {
-    (void)volume;
-    array->rebuild.incomplete |= work->status == BLK_MEDIA;
+    struct rebuild_rows *rows = &array->rebuild.rows[volume];
+    if (work->status == BLK_OK)
+        row_set_done(rows, work->row);
+    else
+        array->rebuild.incomplete = true;
+    checkpoint(array);
+}
+
+bool rebuild_owns(const struct array *array, unsigned volume)
+{
+    const struct rebuild_rows *rows = rows_of(array, volume);
+    return pass_slots(array) != 0 && (rows->trusted > 0 || rows->done_count > 0);
+}
+
+void rebuild_row_written(struct array *array, const struct region_map *map, uint64_t row)
+{
+    if (pass_slots(array) == 0)
+        return;
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].map != NULL && map_store_map(array->volumes[i].map) == map)
+            row_set_done(&array->rebuild.rows[i], row);
+}
+
+/* --- the checkpoint --- */
+
+/* All rows below it are done, or owed. */
+static uint64_t position_find(struct array *array, unsigned volume)
+{
+    struct rebuild_rows *rows = &array->rebuild.rows[volume];
+    if (rows->done == NULL || array->rebuild.incomplete || pass_slots(array) == 0)
+        return 0;
+    rows->low = row_next(array, volume, rows->low);
+    return rows->low;
+}
+
+/* What was done when the flush began goes to disk with the next generation (B2). */
+void rebuild_note(struct array *array)
+{
+    struct array_rebuild *rebuild = &array->rebuild;
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].published && array_is_redundant(array, i))
+            array->description.volumes[i].rebuilt = rebuild->incomplete ? 0 : rebuild->rows[i].noted;
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        if (array->description.members[slot].state == SB_REBUILDING)
+            array->description.members[slot].filling = pass_slots(array) >> slot & 1;
+}
+
+void rebuild_look(struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (array->volumes[i].published && array_is_redundant(array, i))
+            array->rebuild.rows[i].noted = position_find(array, i);
+}
+
+static void checkpoint_committed(struct task *task)
+{
+    struct array *array = container_of(task, struct array, rebuild.checkpoint_wait.task);
+    bool saving = array->rebuild.saving;
+    array->rebuild.checkpointing = array->rebuild.saving = false;
+    if (saving)
+        jobs_saved(array);
+    array_step(array);
+}
+
+static void checkpoint_flushed(struct array_flush *flush)
+{
+    struct array *array = flush->array;
+    if (pass_slots(array) == array->rebuild.checkpoint_slots)
+        rebuild_note(array);
+    array_commit(array, &array->rebuild.checkpoint_wait);
+}
+
+static void checkpoint(struct array *array)
+{
+    struct array_rebuild *rebuild = &array->rebuild;
+    uint64_t now = loop_now_ns(array->loop);
+    if (now - rebuild->checkpoint_ns < CHECKPOINT_NS || rebuild->checkpointing || rebuild->incomplete || array->frozen)
+        return;
+    rebuild->checkpointing = true;
+    rebuild->checkpoint_ns = now;
+    rebuild->checkpoint_slots = pass_slots(array);
+    rebuild_look(array);
+    array_flush_start(array, &rebuild->checkpoint_flush, checkpoint_flushed);
+}
+
+bool rebuild_still(const struct array *array)
+{
+    return !array->rebuild.checkpointing;
 }
 
 /* --- passes --- */
@@ -83,8 +223,20 @@ static void pass_over(struct array *array)
 {
     array->rebuild.slots = 0;
     array->rebuild.incomplete = false;
-    for (unsigned i = 0; i < array->description.volumes_count; i++)
-        job_on(array, i)->position = 0;
+    for (unsigned i = 0; i < array->description.volumes_count; i++) {
+        rows_forget(&array->rebuild.rows[i]);
+        job_of(array, i, JOB_REBUILD)->position = 0;
+    }
+}
+
+static void pass_begin(struct array *array)
+{
+    pass_over(array);
+    array->rebuild.slots = rebuilding_slots(array);
+    array->rebuild.checkpoint_ns = loop_now_ns(array->loop);
+    for (unsigned i = 0; array->rebuild.slots != 0 && i < array->description.volumes_count; i++)
+        if (array->volumes[i].published && array_is_redundant(array, i))
+            rows_begin(array, i);
 }
 
 static bool pass_is_through(const struct array *array)
@@ -124,33 +276,48 @@ static void pass_flushed(struct array_flush *flush)
     struct array *array = flush->array;
     for (unsigned slot = 0; slot < array->description.members_count; slot++)
         if (pass_slots(array) & slot_bit(slot))
-            array->description.members[slot].state = SB_ACTIVE;
+            sb_member_move(&array->description.members[slot], SB_ACTIVE);
     array_commit(array, &array->rebuild.wait);
 }
 
+/* Forgotten, on disk first (B4): resync may have its turn then. */
 static void pass_incomplete(struct array *array)
 {
     log_error("array %s: the rebuild could not compute all rows, since blocks of other disks cannot be read. The "
               "disk stays out of use for reads; overwrite those blocks or restore the volume, and start it again",
               array->description.name);
-    for (unsigned i = 0; i < array->description.volumes_count; i++)
-        job_on(array, i)->blocked = true;
     pass_over(array);
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        job_of(array, i, JOB_REBUILD)->blocked = true;
+    array->rebuild.saving = array->rebuild.checkpointing = true;
+    rebuild_look(array);
+    rebuild_note(array);
+    array_commit(array, &array->rebuild.checkpoint_wait);
+}
+
+/* A pass that was given up is not begun again until a member's state changes. */
+static bool blocked(struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        if (job_of(array, i, JOB_REBUILD)->blocked)
+            return true;
+    return false;
 }
 
 static bool prepare(struct array *array)
 {
-    if (pass_slots(array) == 0) {
-        pass_over(array);
-        array->rebuild.slots = rebuilding_slots(array);
+    if (array->rebuild.checkpointing && array->rebuild.slots != 0) {
+        array->rebuild.saving = true;
+        return true;
     }
+    if (pass_slots(array) == 0 && (array->rebuild.slots | rebuilding_slots(array)) != 0 && !blocked(array))
+        pass_begin(array);
     if (array->rebuild.slots == 0 || !pass_is_through(array))
         return false;
-    if (array->rebuild.incomplete) {
+    if (array->rebuild.incomplete)
         pass_incomplete(array);
-        return false;
-    }
-    array_flush_start(array, &array->rebuild.flush, pass_flushed);
+    else
+        array_flush_start(array, &array->rebuild.flush, pass_flushed);
     return true;
 }
 
@@ -159,6 +326,39 @@ static bool prepare(struct array *array)
 void rebuild_init(struct array *array)
 {
     array->rebuild.wait.task.run = pass_committed;
+    array->rebuild.checkpoint_wait.task.run = checkpoint_committed;
+}
+
+void rebuild_fini(struct array *array)
+{
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        rows_forget(&array->rebuild.rows[i]);
+}
+
+/* The rows below the position are done, but for those that the map has become SUSPECT of (B3). */
+static void resume_volume(struct array *array, unsigned volume)
+{
+    struct rebuild_rows *rows = &array->rebuild.rows[volume];
+    const struct region_map *map = job_map(array, volume);
+    rows_begin(array, volume);
+    if (rows->done == NULL)
+        return;
+    uint64_t end = array->description.volumes[volume].rebuilt;
+    for (uint64_t row = 0; (row = region_find(map, REGION_WRITTEN, row, end)) < end; row++)
+        if (region_get(map, row) != REGION_SUSPECT)
+            row_set_done(rows, row);
+    rows->trusted = rows->low = rows->noted = end;
+}
+
+void rebuild_resume(struct array *array)
+{
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        if (array->description.members[slot].filling && member_writable(&array->members[slot]))
+            array->rebuild.slots |= slot_bit(slot);
+    array->rebuild.checkpoint_ns = loop_now_ns(array->loop);
+    for (unsigned i = 0; array->rebuild.slots != 0 && i < array->description.volumes_count; i++)
+        if (array_is_redundant(array, i))
+            resume_volume(array, i);
 }
 
 void rebuild_member_lost(struct array *array, unsigned slot)

@@ -12,7 +12,7 @@ static uint64_t rows_left(const struct array *array, unsigned volume)
 
 static bool wanted(const struct array *array, unsigned volume)
 {
-    return rows_left(array, volume) > 0;
+    return rows_left(array, volume) > 0 && !rebuild_owns(array, volume);
 }
 
 static uint64_t row_next(const struct array *array, unsigned volume, uint64_t from)

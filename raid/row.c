@@ -583,6 +583,7 @@ static bool step_done(struct row_op *op)
     if (op->changing)
         v->owner->ops->change_end(v->owner);
     v->unmaps -= op->unmap;
+    row_region_written(op);
     row_unlock(op);
     answer(op);
     op->lost = op->late = op->hint_roles = 0;

@@ -14,9 +14,10 @@
  *   row_math.c        codec over bands
  *   row_scrub.c       data and redundancy compared: which chunk is wrong
  *   row_io.c          one member's part: splitting, zeroes for those who cannot, errors to the owner
+ *   row_merge.c       what jobs ask of neighbouring rows becomes one request to the member
  *
  * The request itself carries its own account while it is ours: req->status and req->bad_off gather the worst answer,
- * req->scratch[0] counts parts not yet answered. So a request needs no context, and one that fits a run needs one run.
+ * req->scratch[0] counts parts not yet answered, req->scratch[1] is when it came. So a request needs no context, and one that fits a run needs one run.
  *
  * Bytes: chunks, extents and data areas begin at multiples of PAGE_BYTES, so byte x of the volume, column c of its
  * chunk and the member's byte all stand at the same offset in a page, and one page array serves all three.
@@ -59,8 +60,20 @@ struct row_io {
     uint64_t at; /* device offset of the piece under way */
     bool retried;
     struct blk_req req;
+    STAILQ_ENTRY(row_io) link; /* row_merge.c's */
 };
+STAILQ_HEAD(row_io_list, row_io);
 void row_io_start(struct row_io *io);
+/* For row_merge.c: on its own after all; or over, as part of a longer request that was answered BLK_OK. */
+void row_io_alone(struct row_io *io);
+void row_io_merged(struct row_io *io);
+
+/* --- row_merge.c --- */
+
+bool row_merge_init(struct volume *v); /* false: no memory */
+void row_merge_fini(struct volume *v);
+/* Take over a request of a job, to be submitted at the end of the turn. False: it is not of the kind. */
+bool row_merge_add(struct row_io *io);
 
 /* --- run.c --- */
 
@@ -126,6 +139,8 @@ struct volume {
     struct row_bucket *locks;
     unsigned locks_mask;
     struct cutter data_cutter, zero_cutter;
+    struct row_merge *merge; /* NULL without redundancy */
+    struct histogram *latency;
     struct task *closed;
 };
 
@@ -302,6 +317,7 @@ uint64_t row_band_new(const struct row_op *op, const struct row_band *band);
 bool row_region_joined(struct row_op *op); /* has a disk joined that is not in the plan, or missed part of a fill? */
 void row_region_begin(struct row_op *op);  /* under the lock: fill, unmap; stop: there is nothing to do */
 bool row_region_wants_change(struct row_op *op); /* before the members are written */
+void row_region_written(struct row_op *op);      /* over: it may have been all of the row, to all members */
 void row_region_change(struct row_op *op);       /* ask for it: the task runs when it is durable */
 /* A write reached some members, and not one that stays (V3). True: the row was not being filled. */
 bool row_region_spoiled(struct row_op *op);

@@ -146,6 +146,23 @@ static uint64_t prefer_copy(const struct row_op *op, const struct row_band *band
     return readable;
 }
 
+/*
+ * For a rebuild: the same members in every row, as far as there is a choice, so that what is read of each of them lies
+ * together.
+ */
+static uint64_t prefer_members(const struct row_op *op, uint64_t readable)
+{
+    uint64_t chosen = 0;
+    for (unsigned left = op->volume->layout.data; left > 0 && (readable & ~chosen) != 0; left--) {
+        uint64_t best = roles_lowest(readable & ~chosen);
+        FOR_EACH_ROLE(role, readable & ~chosen)
+        if (op->places[role].member->slot < op->places[best].member->slot)
+            best = role;
+        chosen |= UINT64_C(1) << best;
+    }
+    return chosen;
+}
+
 static struct row_plan plan_band(const struct row_op *op, const struct row_band *band)
 {
     const struct layout *layout = &op->volume->layout;
@@ -173,6 +190,7 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
         return row_plan_resync(&q);
     case ROW_WORK_REBUILD:
         q.target = q.writable & ~members;
+        q.prefer = prefer_members(op, q.readable);
         return row_plan_rebuild(&q);
     }
     UNREACHABLE("a kind of row work that is not known");

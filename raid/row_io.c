@@ -115,5 +115,19 @@ void row_io_start(struct row_io *io)
     io->req.done = piece_done;
     if (io->op == BLK_DISCARD && !io->member->dev->info.discards)
         io->op = BLK_WRITE_ZEROES;
-    start_piece(io);
+    if (!row_merge_add(io))
+        start_piece(io);
+}
+
+void row_io_alone(struct row_io *io)
+{
+    if (in_service(io))
+        start_piece(io);
+    else
+        finish(io, BLK_GONE, io->off);
+}
+
+void row_io_merged(struct row_io *io)
+{
+    finish(io, BLK_OK, 0);
 }

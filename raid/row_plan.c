@@ -136,7 +136,7 @@ struct row_plan row_plan_rebuild(const struct row_query *q)
     if (wanted == 0)
         return (struct row_plan){.kind = PLAN_PLAIN};
     ASSERT((wanted & q->readable) == 0);
-    struct row_plan plan = plan_recovery(q, 0, wanted);
+    struct row_plan plan = plan_recovery(q, q->prefer, wanted);
     plan.writes = plan.recover;
     return plan;
 }

@@ -28,6 +28,7 @@ struct row_query {
     uint64_t readable; /* roles whose old bytes can be had */
     uint64_t writable; /* roles whose members take writes */
     uint64_t target;   /* READ, WRITE: data roles the request touches; REBUILD: roles to fill */
+    uint64_t prefer;   /* REBUILD: roles to read before others */
     uint64_t
         rewrite; /* roles that are not readable because of a media error on a healthy member: corrected in passing */
 };

@@ -37,6 +37,19 @@ static unsigned disks_joined(const struct row_op *op)
     return disks;
 }
 
+static bool writes_all(const struct row_op *op)
+{
+    return (op->kind == ROW_WRITE || op->kind == ROW_ZERO) && !op->unmap && op->len == op->volume->layout.row_data;
+}
+
+void row_region_written(struct row_op *op)
+{
+    struct volume *v = op->volume;
+    if (v->map != NULL && op->status == BLK_OK && v->owner->ops->row_written != NULL && !op->stop &&
+        (op->fill || writes_all(op)) && !row_region_joined(op))
+        v->owner->ops->row_written(v->owner, v->map, op->row);
+}
+
 bool row_region_joined(struct row_op *op)
 {
     unsigned before = op->disks;

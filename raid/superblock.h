@@ -38,7 +38,15 @@ struct sb_member {
      * disk that it was at this generation, the last that it had for certain. 0: they do not. */
     uint64_t missed_from;
     bool vanished; /* it just was not there: it may come back by itself */
+    bool filling;  /* REBUILDING: of each volume it has the rows below `rebuilt` */
 };
+
+/* What was filled of a member counts no more when its state changes. */
+static inline void sb_member_move(struct sb_member *member, enum sb_member_state state)
+{
+    member->state = state;
+    member->filling = false;
+}
 
 enum sb_consistency { SB_RESYNC, SB_BITMAP, SB_PPL, SB_JOURNAL };
 
@@ -72,6 +80,11 @@ struct sb_volume {
     uint64_t map_block; /* where in the map area it begins, in pairs of blocks */
     bool unmapped;      /* the map is not on the members yet: no row was ever written */
     struct sb_scrub scrub;
+    /* Background work. */
+    unsigned priority;           /* percent, at most 100; 0: the usual */
+    uint64_t min_rate, max_rate; /* bytes a second of all members together; 0: none */
+    bool paused;
+    uint64_t rebuilt; /* rows below it are done on members that are `filling`, but for those that are dirty */
 };
 
 /*

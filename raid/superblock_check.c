@@ -105,6 +105,8 @@ static const char *members_check(const struct sb_array *a)
         const struct sb_member *m = &a->members[i];
         if (uuid_is_nil(&m->uuid) || (unsigned)m->state > SB_ABSENT)
             return "a member has no UUID or no state";
+        if (m->filling && m->state != SB_REBUILDING)
+            return "a member is said to be filled that is not being rebuilt";
         if (!superblock_text_ok(m->identity, sizeof m->identity))
             return "a member's identity is too long or not printable";
         if (m->missed_from > a->generation)
@@ -184,6 +186,11 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
         return "a volume's size is not what its extent can hold";
     if ((why = scrub_check(&v->scrub, &layout)) != NULL)
         return why;
+    if (v->priority > 100 || v->min_rate > INT64_MAX || v->max_rate > INT64_MAX ||
+        (v->max_rate != 0 && v->max_rate < v->min_rate))
+        return "a volume's priority or rates of background work are out of range";
+    if (v->rebuilt > (layout.redundancy > 0 ? layout.rows : 0))
+        return "a volume is said to be rebuilt beyond its end";
     uint64_t blocks = superblock_map_blocks_of(&layout), room = superblock_map_blocks(a);
     *map_blocks = blocks;
     if (blocks > room || v->map_block > room - blocks)

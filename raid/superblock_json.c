@@ -134,6 +134,7 @@ static const struct field member_fields[] = {
     NUMBER(sb_member, size, "size", BYTES_MAX),
     OPTIONAL(sb_member, missed_from, "missed_from", NUMBER_MAX),
     BOOL(sb_member, vanished, "vanished", true),
+    BOOL(sb_member, filling, "filling", true),
 };
 
 static const struct field volume_fields[] = {
@@ -165,6 +166,11 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, scrub.last.repaired, "scrubbed_repaired", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.rewritten, "scrubbed_rewritten", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.unreadable, "scrubbed_unreadable", NUMBER_MAX),
+    SMALL(sb_volume, priority, "priority", 100),
+    NUMBER(sb_volume, min_rate, "min_rate", NUMBER_MAX),
+    NUMBER(sb_volume, max_rate, "max_rate", NUMBER_MAX),
+    BOOL(sb_volume, paused, "paused", true),
+    NUMBER(sb_volume, rebuilt, "rebuilt", NUMBER_MAX),
 };
 
 #define LIST(member, key, type, min, fields)                                                                           \

@@ -109,6 +109,11 @@ bool volume_row_busy(const struct volume *v, uint64_t row)
     return row_is_locked(v, row);
 }
 
+unsigned volume_contexts(const struct volume *v)
+{
+    return v->rows.count;
+}
+
 /* --- sizes --- */
 
 static uint32_t pages_for(uint64_t window)
@@ -265,6 +270,7 @@ static void volume_free(struct volume *v)
         page_put(v->zero_pages[0]);
         page_pool_retire(v->scratch);
     }
+    row_merge_fini(v);
     free(v->locks);
     free(v->row_memory);
     free(v->run_memory);
@@ -321,6 +327,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     v->uuid = o->uuid;
     v->consistency = o->consistency;
     v->owner = o->owner;
+    v->latency = o->latency;
     codec_init(&v->codec, v->layout.parity, v->layout.data, v->layout.redundancy);
     struct blk_info info = info_of(v, o);
     blkdev_init(&v->dev, &volume_ops, loop, o->name, &info);
@@ -329,7 +336,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     cutter_init(&v->data_cutter, v, 0);
     cutter_init(&v->zero_cutter, v, ZERO_PARTS);
     if (!runs_create(v, o->runs_max != 0 ? o->runs_max : RUNS_DEFAULT) || !rows_create(v, o->rows_max) ||
-        !locks_create(v) || !scratch_create(v, o->scratch_bytes)) {
+        !locks_create(v) || !scratch_create(v, o->scratch_bytes) || !row_merge_init(v)) {
         volume_free(v);
         return NULL;
     }

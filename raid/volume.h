@@ -28,6 +28,7 @@
 #include "core/blkdev.h"
 #include "raid/codec.h"
 #include "raid/journal.h"
+#include "raid/histogram.h"
 #include "raid/layout.h"
 #include "raid/member.h"
 #include "raid/region_map.h"
@@ -59,6 +60,9 @@ struct volume_owner_ops {
     void (*journal_write)(struct volume_owner *, struct journal_record *);
     void (*journal_written)(struct volume_owner *, struct journal_record *);
     bool (*journal_forget)(struct volume_owner *, const struct uuid *volume, uint64_t row, struct journal_wait *);
+    /* All of a row was written, and all members that take writes took it; none has joined since it began. May be NULL.
+     */
+    void (*row_written)(struct volume_owner *, const struct region_map *, uint64_t row);
 };
 
 struct volume_owner {
@@ -77,6 +81,7 @@ struct volume_options {
     struct uuid uuid;
     enum sb_consistency consistency;
     struct volume_owner *owner;
+    struct histogram *latency;   /* fed with the requests that are not BLK_BACKGROUND; NULL: nobody wants to know */
     unsigned runs_max, rows_max; /* contexts; 0: the usual number */
     uint64_t scratch_bytes;      /* 0: the usual, 16 MiB at most; at least what two rows take */
 };
@@ -103,6 +108,8 @@ void volume_all_flushed(struct volume *volume);
 uint64_t volume_rows(const struct volume *volume);
 /* Is the row being changed? */
 bool volume_row_busy(const struct volume *volume, uint64_t row);
+/* How many contexts for rows there are, for everybody. */
+unsigned volume_contexts(const struct volume *volume);
 
 /*
  * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from

@@ -38,6 +38,9 @@ void part_done(struct blk_req *parent, struct cutter *c, enum blk_status status,
     }
     if (--parent->scratch[0] > 0)
         return;
+    struct volume *v = container_of(parent->dev, struct volume, dev);
+    if (v->latency != NULL && !(parent->flags & BLK_BACKGROUND))
+        histogram_add(v->latency, loop_now_ns(v->dev.loop) - parent->scratch[1]);
     if (parent->status == BLK_MEDIA)
         blk_complete_media(parent, parent->bad_off);
     else
@@ -337,6 +340,7 @@ void volume_submit(struct blkdev *dev, struct blk_req *req)
     req->status = BLK_OK;
     req->bad_off = UINT64_MAX;
     req->scratch[0] = 1; /* the cutting itself */
+    req->scratch[1] = loop_now_ns(dev->loop);
     if (!blk_op_has_data(req->op))
         req->pages = NULL;
     bool idle = STAILQ_EMPTY(&c->line);

@@ -50,7 +50,7 @@ plant labels-not-flushed 2000 \
     raid/label.c 's/, {FLUSH, 0, 0}, *\\$/, \\/; s/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}/'
 plant stale-member-accepted 2000 \
     raid/assembly.c 's/if (history_is_current(winner, &label->array))/if (true)/' \
-    raid/array_members.c 's/array->description.members\[slot\].state = SB_FAILED;/;/'
+    raid/array_members.c 's/sb_member_move(&array->description.members[slot], SB_FAILED);/;/'
 plant new-fork-not-drawn 5000 \
     raid/array_members.c 's/fork_wanted = true/fork_wanted = false/' \
     raid/array.c 's/fork_wanted = true/fork_wanted = false/'
@@ -70,6 +70,12 @@ plant clean-before-flushed 5000 \
     raid/array_activity.c 's/array_flush_start(array, &activity->flush, activity_flushed);/(activity->flush.array = array, activity_flushed(\&activity->flush));/'
 plant active-before-flushed 20000 \
     raid/rebuild.c 's/array_flush_start(array, &array->rebuild.flush, pass_flushed);/(array->rebuild.flush.array = array, pass_flushed(\&array->rebuild.flush));/'
+plant checkpoint-before-flushed 20000 \
+    raid/rebuild.c 's/array_flush_start(array, &rebuild->checkpoint_flush, checkpoint_flushed);/(rebuild->checkpoint_flush.array = array, checkpoint_flushed(\&rebuild->checkpoint_flush));/'
+plant part-of-a-row-counts-as-rebuilt 5000 \
+    raid/row_region.c 's/&& op->len == op->volume->layout.row_data;/;/'
+plant doubtful-rows-not-rebuilt-again 20000 \
+    raid/rebuild.c 's/if (region_get(map, row) != REGION_SUSPECT)/if (true)/'
 plant rows-not-locked 500 \
     raid/row_lock.c 's/if (holder != NULL) {/if (holder == op) {/'
 plant burst-not-frozen 5000 \

@@ -132,6 +132,19 @@ static void slot_fire(struct timer *timer)
     serve(slot->disk, req);
 }
 
+static uint64_t delay_ns(struct memdisk *disk, const struct blk_req *req)
+{
+    uint64_t now = disk->dev.loop->now_ns;
+    if (disk->rate == 0)
+        return disk->latency_ns;
+    uint64_t bytes = blk_op_has_data(req->op) ? req->len : 0;
+    uint64_t took = disk->request_ns + bytes * 1000 / (disk->rate / 1000000);
+    took += bytes > 0 && req->off != disk->head ? disk->seek_ns : 0;
+    disk->head = bytes > 0 ? req->off + req->len : disk->head;
+    disk->free_ns = MAX(disk->free_ns, now) + took;
+    return disk->free_ns - now;
+}
+
 static void memdisk_submit(struct blkdev *dev, struct blk_req *req)
 {
     struct memdisk *disk = container_of(dev, struct memdisk, dev);
@@ -139,7 +152,8 @@ static void memdisk_submit(struct blkdev *dev, struct blk_req *req)
     disk->writes += blk_op_writes(req->op);
     disk->flushes += req->op == BLK_FLUSH;
     disk->fuas += (req->flags & BLK_FUA) != 0;
-    if (disk->latency_ns == 0) {
+    uint64_t delay = delay_ns(disk, req);
+    if (delay == 0) {
         serve(disk, req);
         return;
     }
@@ -148,7 +162,7 @@ static void memdisk_submit(struct blkdev *dev, struct blk_req *req)
         if (slot->req != NULL)
             continue;
         *slot = (struct memdisk_slot){.timer.fire = slot_fire, .disk = disk, .req = req};
-        timer_start(dev->loop, &slot->timer, disk->latency_ns);
+        timer_start(dev->loop, &slot->timer, delay);
         return;
     }
     UNREACHABLE("more requests in flight than a test should have");

@@ -25,7 +25,8 @@ bool testloop_run_until(struct testloop *t, const bool *flag);
 
 /*
  * A disk in memory: `size` bytes at `bytes` (owned by the disk, readable by the test), zero at first. Completions come
- * after `latency_ns` of virtual time (0: in the same turn), in order.
+ * after `latency_ns` of virtual time (0: in the same turn), in order. With a `rate` it does one request after the other
+ * instead, each in the time of its bytes, and request_ns, and seek_ns if it does not begin where the last one ended.
  */
 struct memdisk {
     struct blkdev dev;
@@ -33,6 +34,8 @@ struct memdisk {
     uint64_t latency_ns;
     bool discards_into_garbage;            /* what was discarded does not read as zeroes */
     uint64_t unwritten[2];                 /* what BLK_STATUS says of [from, to) */
+    uint64_t rate, request_ns, seek_ns;    /* bytes a second */
+    uint64_t free_ns, head;                /* when it has done all it was given, and where it is then */
     bool power_cut;                        /* what is not completed by now never happened, and is answered BLK_GONE */
     uint64_t reads, writes, flushes, fuas; /* requests so far */
     struct memdisk_slot *slots;

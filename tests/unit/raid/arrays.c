@@ -174,6 +174,20 @@ bool rig_online(struct rig *rig, unsigned slot)
     return call_wait(rig, &call);
 }
 
+bool rig_rate(struct rig *rig, unsigned volume, unsigned priority, uint64_t min_rate, uint64_t max_rate)
+{
+    struct rig_call call = rig_call();
+    array_set_rate(rig->array, volume, &(struct array_rate){priority, min_rate, max_rate}, &call.call);
+    return call_wait(rig, &call);
+}
+
+bool rig_pause(struct rig *rig, unsigned volume, bool paused)
+{
+    struct rig_call call = rig_call();
+    array_pause_volume(rig->array, volume, paused, &call.call);
+    return call_wait(rig, &call);
+}
+
 bool rig_add(struct rig *rig, const char *name, enum raid_level level, uint64_t size)
 {
     struct rig_call call = rig_call();

@@ -507,7 +507,7 @@ Test(array, a_resync_shows_progress_and_goes_on_where_it_was_stopped)
 
 Test(array, a_long_resync_writes_down_what_it_has_done)
 {
-    struct rig *rig = rig_to_resync(1000000000);
+    struct rig *rig = rig_to_resync(3000000000);
     rig_wait(rig, 14000000000ull);
     struct array_info info = rig_info(rig);
     cr_assert_eq(info.jobs_count, 1);

@@ -61,7 +61,7 @@ Test(disasters, a_disk_rebuilt_in_part_that_leaves_and_comes_back_is_rebuilt_fro
         cr_assert(rig_fail(rig, 1), "%s", rig->message);
         rig_disk_replace(rig, 1, DISK, 512);
         test_fill(rig->mem[1]->bytes, 20 * MIB, 5);
-        slow_down(rig, 2 * MILLISECOND);
+        cr_assert(rig_rate(rig, 0, 20, 0, 10 * MIB), "%s", rig->message);
         cr_assert(rig_online(rig, 1), "%s: %s", name, rig->message);
         for (unsigned ms = 0; ms < 1000 && rig_info(rig).jobs[0].done_bytes == 0; ms++)
             rig_wait(rig, MILLISECOND);

@@ -125,6 +125,7 @@ static const struct volume_owner_ops owner_ops = {owner_change_begin,
                                                   owner_region_change,
                                                   NULL,
                                                   NULL,
+                                                  NULL,
                                                   NULL};
 
 void bench_synced(struct bench *b)
