@@ -189,7 +189,8 @@ Test(array_scrub, a_rebuild_goes_first_and_the_scrub_after_it_sees_all_disks)
 Test(array_scrub, a_disk_that_fails_meanwhile_does_not_end_it)
 {
     struct rig *rig = rig_full(5, RAID_6);
-    spoil(rig, 3, 45, 0, 512); /* behind what is read when the disk fails */
+    spoil(rig, 3, 20, 0, 512); /* behind what is read when the disk fails */
+    cr_assert(rig_rate(rig, 0, 20, 0, 8 * MIB), "%s", rig->message);
     cr_assert(rig_scrub(rig, "v", SB_SCRUB_REPAIR), "%s", rig->message);
     while (info(rig).rows < 5)
         rig_wait(rig, 100000);
