@@ -3,7 +3,7 @@
  *
  * A job issues rows that lie together in one turn, so their reads come together, end together, and so do the writes
  * that follow. Here they are kept until the end of the turn, by member and direction, in order of arrival; then those
- * that touch go as one request, up to MERGE_BYTES. Only the pointers to their pages are copied.
+ * that touch go as one request, up to MERGE_BYTES. Only the pointers to their pages are copied, and after a read back.
  *
  * When a long request fails each part is asked for again on its own, so an error is that of a row, as ever. When all
  * contexts are in use the parts go singly. A member that went out of service since is not asked (M3).
@@ -31,12 +31,25 @@ struct row_merge {
     struct row_batch memory[BATCHES];
 };
 
+/* The device may have put other pages into the array (core/blkdev.h, 5). */
+static uint64_t pages_back(const struct row_batch *batch, const struct row_io *io, uint64_t at)
+{
+    uint64_t count = io->len / PAGE_BYTES;
+    for (uint64_t i = 0; i < count; i++)
+        io->pages[i] = batch->pages[at + i];
+    return at + count;
+}
+
 static void batch_done(struct blk_req *req)
 {
     struct row_batch *batch = container_of(req, struct row_batch, req);
     struct row_io_list ios = STAILQ_HEAD_INITIALIZER(ios);
     enum blk_status status = req->status;
     struct row_io *io;
+    uint64_t at = 0;
+    STAILQ_FOREACH(io, &batch->ios, link)
+    if (req->op == BLK_READ)
+        at = pages_back(batch, io, at);
     STAILQ_CONCAT(&ios, &batch->ios);
     pool_put(&batch->merge->batches, &batch->entry);
     while ((io = STAILQ_FIRST(&ios)) != NULL) {

@@ -195,7 +195,7 @@ Test(array_catchup, one_that_leaves_again_in_its_catch_up_is_caught_up_later)
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
     put(rig, 0, 8 * row, 5);
     for (unsigned i = 0; i < 4; i++)
-        rig->mem[i]->latency_ns = 3 * MILLISECOND;
+        rig->mem[i]->latency_ns = 25 * MILLISECOND;
     cr_assert(rig_online(rig, 1), "%s", rig->message);
     rig_wait(rig, 40 * MILLISECOND);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
