@@ -7,7 +7,7 @@
 #   make check              install what is missing, build, run every test
 #   make unit layers        parts of check: unit system sim-short fuzz-short lint-docs lint-shape san
 #   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced
-#   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted)
+#   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
@@ -129,12 +129,15 @@ SEEDS ?= 10000
 FIRST ?= 1
 JOBS  ?= 2
 simulate := $(B)/tests/sim/simulate
-$(simulate): $(call obj,$(filter-out $(if $(SAN),%/shortcuts.c),$(wildcard tests/sim/*.c)) tests/unit/lib/testloop.c tests/unit/lib/gf_reference.c) $(call lib,raid core)
+sim_parts := $(call obj,$(filter-out $(if $(SAN),%/shortcuts.c),$(wildcard tests/sim/*.c)) tests/unit/lib/testloop.c \
+               tests/unit/lib/gf_reference.c) $(call lib,raid core)
+sim_link   = $(CC) $(ALL_LDFLAGS) $(patsubst %,-Wl$(comma)--wrap=%,volume_open $(if $(SAN),,mmap munmap superblock_text_write superblock_text_read))
+sim_libs   = $(shell $(PKG_CONFIG) --libs libisal jansson)
+$(simulate): $(sim_parts)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(patsubst %,-Wl$(comma)--wrap=%,volume_open $(if $(SAN),,mmap munmap superblock_text_write superblock_text_read)) $^ -o $@ \
-	  $(shell $(PKG_CONFIG) --libs libisal jansson)
+	$(Q)$(sim_link) $^ -o $@ $(sim_libs)
 SIM_SECONDS ?= 15
-.PHONY: sim sim-short sim-fresh sim-planted
+.PHONY: sim sim-short sim-fresh sim-planted sim-planted-short
 sim: $(simulate)
 	$(Q)$(simulate) --seeds $(FIRST)..$$(($(FIRST) + $(SEEDS) - 1)) -j $(JOBS)
 # Seeds that once failed, and the same ones every time.
@@ -147,9 +150,12 @@ sim-fresh: $(simulate)
 	$(Q)first=$$(date +%Y%m%d)0000000; echo "fresh seeds from $$first"; \
 	  $(simulate) --seeds $$first..$$((first + 9999999)) -j $(JOBS) --seconds $(SIM_SECONDS)
 
-# Known mistakes, one after the other: each must be caught.
-sim-planted: $(simulate)
-	$(Q)tests/sim/planted.sh $(B) $(PLANTS)
+# Known mistakes, one after the other: each must be caught. The short form: those that are caught soon.
+sim-planted-short: PLANTS = --short
+sim-planted sim-planted-short: $(simulate)
+	$(call say,PLANT,$(simulate))
+	$(Q)PLANT_CC='$(subst ','\'',$(CC) $(ALL_CFLAGS))' PLANT_LINK='$(sim_link)' PLANT_PARTS='$(sim_parts) $(sim_libs)' \
+	  tests/sim/planted.sh $(B) $(PLANTS)
 
 # -- layers: the storage code may not reach the world but through core/, nor climb ------------------------------------------
 FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv
@@ -228,6 +234,7 @@ check-all: all layers lint-docs lint-shape unit
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined unit
 	$(Q)$(MAKE) --no-print-directory sim-short
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined SIM_SECONDS=5 sim-short
+	$(Q)$(MAKE) --no-print-directory sim-planted-short
 	$(Q)$(MAKE) --no-print-directory fuzz-short
 	$(Q)$(MAKE) --no-print-directory system system-san
 	@echo "check: everything passed"

@@ -7,10 +7,10 @@
 
 const char *sim_action_name(enum action_kind kind)
 {
-    static const char *const names[ACT_KINDS] = {"load",      "run",         "quiet",  "verify", "spoil", "reads fail",
-                                                 "time-outs", "writes fail", "slow",   "vanish", "die",   "cable",
-                                                 "replug",    "fail",        "online", "kill",   "power", "stop",
-                                                 "split",     "scrub",       "unplug"};
+    static const char *const names[ACT_KINDS] = {
+        "load",   "run",   "quiet",  "verify", "spoil",   "reads fail", "time-outs", "writes fail", "slow",
+        "vanish", "die",   "cable",  "replug", "fail",    "online",     "kill",      "power",       "stop",
+        "split",  "scrub", "unplug", "calm",   "rebuilt", "opening",    "aftermath"};
     return names[kind];
 }
 
@@ -353,18 +353,31 @@ static void act_split(struct sim *s, struct dice *dice)
 
 void sim_action(struct sim *s, const struct action *action)
 {
-    static void (*const acts[ACT_KINDS])(struct sim *, struct dice *) = {
-        [ACT_LOAD] = act_load,         [ACT_RUN] = act_run,
-        [ACT_QUIET] = act_quiet,       [ACT_VERIFY] = act_verify,
-        [ACT_SPOIL] = act_spoil,       [ACT_READ_FAIL] = act_read_fail,
-        [ACT_TIME_OUT] = act_time_out, [ACT_WRITE_FAIL] = act_write_fail,
-        [ACT_SLOW] = act_slow,         [ACT_VANISH] = act_vanish,
-        [ACT_DIE] = act_die,           [ACT_CABLE] = act_cable,
-        [ACT_REPLUG] = act_replug,     [ACT_FAIL] = act_fail,
-        [ACT_ONLINE] = act_online,     [ACT_KILL] = act_kill,
-        [ACT_POWER] = act_power,       [ACT_STOP] = act_stop,
-        [ACT_SPLIT] = act_split,       [ACT_SCRUB] = act_scrub,
-        [ACT_UNPLUG] = act_unplug};
+    static void (*const acts[ACT_KINDS])(struct sim *, struct dice *) = {[ACT_LOAD] = act_load,
+                                                                         [ACT_RUN] = act_run,
+                                                                         [ACT_QUIET] = act_quiet,
+                                                                         [ACT_VERIFY] = act_verify,
+                                                                         [ACT_SPOIL] = act_spoil,
+                                                                         [ACT_READ_FAIL] = act_read_fail,
+                                                                         [ACT_TIME_OUT] = act_time_out,
+                                                                         [ACT_WRITE_FAIL] = act_write_fail,
+                                                                         [ACT_SLOW] = act_slow,
+                                                                         [ACT_VANISH] = act_vanish,
+                                                                         [ACT_DIE] = act_die,
+                                                                         [ACT_CABLE] = act_cable,
+                                                                         [ACT_REPLUG] = act_replug,
+                                                                         [ACT_FAIL] = act_fail,
+                                                                         [ACT_ONLINE] = act_online,
+                                                                         [ACT_KILL] = act_kill,
+                                                                         [ACT_POWER] = act_power,
+                                                                         [ACT_STOP] = act_stop,
+                                                                         [ACT_SPLIT] = act_split,
+                                                                         [ACT_SCRUB] = act_scrub,
+                                                                         [ACT_UNPLUG] = act_unplug,
+                                                                         [ACT_CALM] = scene_calm,
+                                                                         [ACT_REBUILT] = scene_rebuilt,
+                                                                         [ACT_OPENING] = scene_opening,
+                                                                         [ACT_AFTERMATH] = scene_aftermath};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

@@ -40,7 +40,8 @@ struct model *model_create(const struct layout *layout, enum sb_consistency cons
     m->touched = calloc(sectors(m), sizeof *m->touched);
     m->hole = calloc(m->rows, 1);
     m->torn = calloc(sectors(m), 1);
-    ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL && m->torn != NULL);
+    m->mended = calloc(m->rows, layout->spec.chunk / SIM_SECTOR);
+    ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL && m->torn != NULL && m->mended != NULL);
     (void)op_add(
         m, (struct model_op){.len = size, .ok = true, .durable = true, .zero = true, .any = garbage, .settled = true});
     m->clock = 1;
@@ -62,6 +63,7 @@ struct model *model_clone(const struct model *from)
     m->ops = copy_of(from->ops, m->ops_room * sizeof *m->ops);
     m->hole = copy_of(from->hole, m->rows);
     m->torn = copy_of(from->torn, sectors(m));
+    m->mended = copy_of(from->mended, m->rows * (m->layout.spec.chunk / SIM_SECTOR));
     for (uint32_t i = 0; i < m->touched_count; i++)
         m->cells[m->touched[i]] = copy_of(from->cells[m->touched[i]], sizeof **m->cells);
     return m;
@@ -76,6 +78,7 @@ void model_destroy(struct model *m)
     free(m->ops);
     free(m->hole);
     free(m->torn);
+    free(m->mended);
     free(m);
 }
 
@@ -172,6 +175,8 @@ void model_changed(struct model *m, uint32_t number, bool ok, bool fua)
     op->answer = ++m->clock;
     op->ok = ok;
     op->durable = op->settled = ok && fua;
+    if (ok && !op->zero && !op->any)
+        model_rows_mended(m, op->off, op->len);
 }
 
 uint64_t model_flush(struct model *m)

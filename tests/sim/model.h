@@ -56,7 +56,8 @@ struct model {
     uint32_t ops_count, ops_room;
     uint64_t reads[MODEL_READS]; /* submit times of reads under way; 0: free */
     uint8_t *hole;               /* by row */
-    uint8_t *torn;               /* by sector, of rows in HOLE_OPEN: was being written with other chunks of its row */
+    uint8_t *mended; /* by sector of a chunk, row by row: written since the last crash, with its redundancy */
+    uint8_t *torn;   /* by sector, of rows in HOLE_OPEN: was being written with other chunks of its row */
 };
 
 /* `garbage`: nobody knows what was on the disks before; else they were zero. */
@@ -96,6 +97,8 @@ void model_row_synced(struct model *model, uint64_t row, bool saved);
 void model_chunk_lost(struct model *model, unsigned slot, uint64_t row, bool synced);
 /* A change was answered with an error; does the array go on, or has it frozen, so that a resync is due? */
 void model_row_broken(struct model *model, uint64_t off, uint64_t len, bool goes_on);
+/* A write was answered well. */
+void model_rows_mended(struct model *model, uint64_t off, uint64_t len);
 bool model_row_is_whole(const struct model *model, uint64_t row, bool synced);
 void model_hole_crash(struct model *model, bool power);
 /* Nobody knows what this range holds from now on. */

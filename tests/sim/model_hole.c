@@ -8,7 +8,8 @@
  *
  * A row is in the hole (HOLE_OPEN) from a crash at which a change to it was under way, or had not been flushed when the
  * power went. Starting degraded then is refused (ASSEMBLY_DIRTY_DEGRADED), so what is forgiven are losses after the
- * start, and starts by force.
+ * start, and starts by force. And a write after the crash computes the redundancy of its columns anew, from all of the
+ * row's data: there nothing is forgiven until the next crash, even if the resync has not been there.
  *
  * Policy ppl. Starting degraded is not refused, and nothing is forgiven but blocks of the lost chunk that were being
  * written at the crash themselves, by a change of several chunks of their row.
@@ -49,9 +50,22 @@ void model_hole_crash(struct model *m, bool power)
         sectors_tear(m, op->off, op->len);
         op->settled = true;
     }
+    memset(m->mended, 0, m->rows * (m->layout.spec.chunk / SIM_SECTOR));
     for (uint64_t row = 0; row < m->rows && power; row++)
         if (m->hole[row] & HOLE_SOFT)
             m->hole[row] |= HOLE_OPEN;
+}
+
+static uint8_t *row_mended(struct model *m, uint64_t row)
+{
+    return m->mended + row * (m->layout.spec.chunk / SIM_SECTOR);
+}
+
+void model_rows_mended(struct model *m, uint64_t off, uint64_t len)
+{
+    uint64_t chunk = m->layout.spec.chunk;
+    for (uint64_t end = off + len; off < end; off += SIM_SECTOR)
+        row_mended(m, off / m->layout.row_data)[off % chunk / SIM_SECTOR] = 1;
 }
 
 static void row_untear(struct model *m, uint64_t row)
@@ -75,13 +89,24 @@ void model_row_synced(struct model *m, uint64_t row, bool saved)
 void model_row_broken(struct model *m, uint64_t off, uint64_t len, bool goes_on)
 {
     rows_mark(m, off, len, goes_on ? HOLE_BROKEN : HOLE_OPEN);
-    if (!goes_on)
-        sectors_tear(m, off, len);
+    if (goes_on)
+        return;
+    sectors_tear(m, off, len);
+    memset(m->mended, 0, m->rows * (m->layout.spec.chunk / SIM_SECTOR));
 }
 
 bool model_row_is_whole(const struct model *m, uint64_t row, bool synced)
 {
     return synced && !(m->hole[row] & HOLE_BROKEN);
+}
+
+/* Of these bytes those whose redundancy nobody has computed since. */
+static void hole_forget(struct model *m, uint64_t off, uint64_t len)
+{
+    const uint8_t *mended = row_mended(m, off / m->layout.row_data);
+    for (uint64_t end = off + len; off < end; off += SIM_SECTOR)
+        if (!mended[off % m->layout.spec.chunk / SIM_SECTOR])
+            model_forget(m, off, SIM_SECTOR);
 }
 
 /* Of these bytes those that were being written. */
@@ -109,8 +134,10 @@ void model_chunk_lost(struct model *m, unsigned slot, uint64_t row, bool synced)
     if (!m->layout.parity || slot < m->first_slot || slot - m->first_slot >= m->layout.spec.members)
         return;
     bool open = (m->hole[row] & HOLE_OPEN) && !synced;
-    if ((m->hole[row] & HOLE_BROKEN) || (open && !consistency_is_closed(m->consistency)))
+    if (m->hole[row] & HOLE_BROKEN)
         chunk_forget(m, row, slot - m->first_slot, model_forget);
+    else if (open && !consistency_is_closed(m->consistency))
+        chunk_forget(m, row, slot - m->first_slot, hole_forget);
     else if (open && m->consistency == SB_PPL)
         chunk_forget(m, row, slot - m->first_slot, torn_forget);
 }

@@ -1,49 +1,75 @@
 #!/bin/sh
-# Can the simulator find faults? Each entry of the table plants one known mistake in a copy of the sources, and counts
-# the seeds until it is caught. Nothing of it stands in the sources themselves; an entry that finds nothing to change is
-# an error.
+# Can the simulator find faults? Each entry of the table plants one known mistake in a copy of a source, and runs seeds
+# from 1 on until it is caught; one that is not caught within its limit is an error at the end. Nothing of it stands in
+# the sources themselves; an entry that finds nothing to change is an error.
 #
 #   planted.sh BUILD [NAME...]      BUILD: where the unchanged simulator has been built (build/release)
+#   planted.sh BUILD --short        those that must be caught within a few seeds (SHORT)
+#
+# Only the changed source is compiled: its object stands before the archives when the simulator is linked. PLANT_CC,
+# PLANT_LINK and PLANT_PARTS (objects, archives, libraries) come from the Makefile.
 set -u
 build=$1
 shift
 wanted=" $* "
 tree=$build/planted
+SHORT=100
 bad=0
 
-plant() # name, bound, then file and expression in pairs
+is_wanted() # name, limit
 {
-    name=$1 bound=$2
-    shift 2
-    [ "$wanted" = "  " ] || case $wanted in *" $name "*) ;; *) return ;; esac
+    case $wanted in
+    "  ") true ;;
+    " --short ") [ "$2" -le "$SHORT" ] ;;
+    *" $1 "*) true ;;
+    *) false ;;
+    esac
+}
+
+line() # name, seed, limit, what was said
+{
+    printf '%-38s %7s %7s  %.120s\n' "$@"
+}
+
+# The objects of the changed sources are added to `objects`.
+build_planted() # file and expression in pairs
+{
     rm -rf "$tree"
-    mkdir -p "$tree/$build/tests"
-    cp -a core raid tests Makefile "$tree"
-    cp -a "$build/core" "$build/raid" "$build/core.a" "$build/raid.a" "$tree/$build"
-    cp -a "$build/tests/sim" "$build/tests/unit" "$tree/$build/tests" 2>/dev/null
+    objects=
     while [ $# -gt 0 ]; do
+        mkdir -p "$tree/${1%/*}"
         sed "$2" "$1" >"$tree/$1"
         if cmp -s "$1" "$tree/$1"; then
-            echo "$name: nothing to change in $1"
-            bad=1
-            return
+            echo "nothing to change in $1"
+            return 1
         fi
+        objects="$objects $tree/${1%.c}.o"
+        eval "$PLANT_CC" -w -c "$tree/$1" -o "$tree/${1%.c}.o" || return 1
         shift 2
     done
-    if ! make -C "$tree" --no-print-directory CPPFLAGS=-Wno-error "$build/tests/sim/simulate" >"$tree/log" 2>&1; then
-        cat "$tree/log"
+    eval "$PLANT_LINK" "$objects" "$PLANT_PARTS" -o "$tree/simulate"
+}
+
+plant() # name, limit, then file and expression in pairs
+{
+    name=$1 limit=$2
+    shift 2
+    is_wanted "$name" "$limit" || return
+    if ! build_planted "$@"; then
+        line "$name" - "$limit" "NOT PLANTED"
         bad=1
         return
     fi
-    said=$("$tree/$build/tests/sim/simulate" --seeds "1..$bound" --quick 2>&1 | grep -a FAILED | head -1)
+    said=$("$tree/simulate" --seeds "1..$limit" --quick 2>&1 | sed -n 's/^.*seed \([0-9]*\) .*FAILED: /\1 /p' | head -1)
     if [ -n "$said" ]; then
-        printf '%-28s caught: %.150s\n' "$name" "$said"
+        line "$name" "${said%% *}" "$limit" "${said#* }"
     else
-        printf '%-28s NOT CAUGHT within %s seeds\n' "$name" "$bound"
+        line "$name" - "$limit" "NOT CAUGHT"
         bad=1
     fi
 }
 
+line mistake seed limit "what the simulator says"
 plant acknowledged-before-recorded 2000 \
     raid/array_members.c 's/if (losses_recorded(array) || array->frozen)/if (true)/'
 plant labels-not-flushed 2000 \
@@ -55,7 +81,9 @@ plant new-fork-not-drawn 5000 \
     raid/array_members.c 's/fork_wanted = true/fork_wanted = false/' \
     raid/array.c 's/fork_wanted = true/fork_wanted = false/'
 plant rebuilding-member-read 500 \
-    raid/member.h '/member_readable/,/^}/s/== MEMBER_ONLINE;/!= MEMBER_ABSENT \&\& sm_state(\&m->state) != MEMBER_FAILED;/'
+    raid/row_band.c '/^uint64_t row_readable/,/^}/s/member_readable/member_writable/' \
+    raid/row.c 's/if (member_readable(/if (member_writable(/' \
+    raid/row_io.c 's/BLK_READ ? member_readable/BLK_READ ? member_writable/'
 plant rmw-in-unsynced-rows 2000 \
     raid/row_band.c 's/\.synced = volume_region(op->volume, op->row) != REGION_SUSPECT/.synced = true/'
 plant no-dirty-mark 500 \
@@ -81,11 +109,11 @@ plant rows-not-locked 500 \
 plant burst-not-frozen 5000 \
     raid/array_members.c 's/bool burst = no_answer(status) \&\&/bool burst = false \&\&/'
 plant unsynced-not-suspect 20000 \
-    raid/array.c 's/clean = array_maps_dirty(array) == 0;/clean = true;/'
+    raid/array.c 's/clean = array_maps_count(array, REGION_BIT(REGION_SUSPECT)) == 0;/clean = true;/'
 plant opened-without-flush 20000 \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
 plant row-believed-after-a-refusal 20000 \
-    raid/row.c 's/} else if (member_writable(io->member)) {/} else if (op->job != NULL || member_writable(io->member)) {/; s/fail_and_stop(op, BLK_READONLY,/fail_and_stop(op, status,/'
+    raid/row.c 's/fail_and_stop(op, BLK_READONLY, volume_offset(op));/;/'
 plant scrub-blames-the-wrong-chunk 2000 \
     raid/row_scrub.c 's/^    return role;/    return role == 0;/'
 plant scrub-rewrites-parity-of-located-data 2000 \

@@ -9,6 +9,7 @@
  *   world.c      the array's life: created, started, stopped, cut off, started again
  *   load.c       the requests of initiators, and their answers held against the model
  *   actions.c    faults, the operator, and the split brain
+ *   scenes.c     moments that are rare by chance
  *   scrub.c      scrubs, and what they must find
  *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
  *   peek.c       what the oracle must know of the array's inside
@@ -53,6 +54,10 @@ enum action_kind {
     ACT_SPLIT,  /* both halves run alone */
     ACT_SCRUB,  /* with or without something to be found */
     ACT_UNPLUG, /* a disk is pulled, and loses what was in its cache */
+    ACT_CALM,   /* scenes.c */
+    ACT_REBUILT,
+    ACT_OPENING,
+    ACT_AFTERMATH,
     ACT_KINDS,
 };
 
@@ -125,6 +130,7 @@ struct sim {
     uint64_t last;        /* while down: slots that ran to the end; one of them must be shown, or history is lost */
     bool torn;            /* a new fork was cut off: who may have it must be shown at the next start */
     uint64_t torn_away;   /* and who was away */
+    bool short_handed;    /* the next start is to be without somebody */
     bool lost;            /* the last to run is dead */
     uint64_t online;      /* slots that were ONLINE when last looked at */
 
@@ -199,6 +205,12 @@ bool world_trouble(struct sim *s, unsigned slot);
 /* --- actions.c --- */
 /* Somebody brings a disk into a slot that has none. */
 void sim_online(struct sim *s, unsigned slot, struct simdisk *disk);
+
+/* --- scenes.c --- */
+void scene_calm(struct sim *s, struct dice *dice);
+void scene_rebuilt(struct sim *s, struct dice *dice);
+void scene_opening(struct sim *s, struct dice *dice);
+void scene_aftermath(struct sim *s, struct dice *dice);
 
 /* --- load.c --- */
 bool load_one(struct sim *s, struct dice *dice);

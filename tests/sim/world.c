@@ -482,8 +482,10 @@ bool world_start(struct sim *s, struct world_start how)
 /* Who is not there this time? In a strict run nobody whom a volume would miss. */
 static uint64_t draw_away(struct sim *s, struct dice *dice)
 {
-    uint64_t away = dice_one_in(dice, 5) ? sim_bit((unsigned)dice_below(dice, s->config.members)) : 0;
+    uint64_t away =
+        s->short_handed || dice_one_in(dice, 5) ? sim_bit((unsigned)dice_below(dice, s->config.members)) : 0;
     uint64_t absent = s->trouble | (all_slots(s) & ~s->must_in);
+    s->short_handed = false;
     if (away == 0 || (s->must_in & ~away) == 0 || (s->config.strict && !config_survives(s, absent | away)))
         return 0;
     return away;
