@@ -332,7 +332,7 @@ static void act_split(struct sim *s, struct dice *dice)
     uint64_t all = sim_bit(s->config.members) - 1, half = dice_bits(dice) & all;
     load_drain(s);
     world_look(s);
-    bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && s->crash_in == 0 &&
+    bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && !crash_is_due(s) &&
                  peek_jobs_idle(s->array);
     if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) ||
         !world_stop(s))

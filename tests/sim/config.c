@@ -95,8 +95,8 @@ static void draw_weights(struct sim *s, struct dice *dice)
     for (unsigned i = 0; i < ACT_KINDS; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];
-    if (dice_one_in(dice, 3)) /* a theme */
-        s->config.weights[dice_range(dice, ACT_CALM, ACT_AFTERMATH)] += 60;
+    if (s->config.theme != 0)
+        s->config.weights[s->config.theme] += 60;
 }
 
 static void draw_actions(struct sim *s, struct dice *dice)
@@ -118,9 +118,12 @@ void config_draw(struct sim *s)
 {
     struct dice dice = dice_for(s->seed, 1);
     struct sim_config *c = &s->config;
+    static const struct shape *const without = &shapes[2];
     const struct shape *first = draw_shape(&dice), *second = draw_shape(&dice);
     c->members = draw_members(&dice, first);
-    c->strict = !dice_one_in(&dice, 4);
+    c->theme = dice_one_in(&dice, 3) ? (unsigned)dice_range(&dice, ACT_CALM, ACT_AFTERMATH) : 0;
+    c->thin = c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3) && shape_fits(without, c->members);
+    c->strict = !c->thin && !dice_one_in(&dice, 4);
     c->garbage = dice_one_in(&dice, 2);
     c->fua_one_in = (unsigned)dice_range(&dice, 2, 8);
     c->depth = (unsigned)dice_range(&dice, 1, SIM_IOS);
@@ -134,7 +137,9 @@ void config_draw(struct sim *s)
     c->disk.physical_block = dice_one_in(&dice, 2) ? 4096 : c->disk.logical_block;
     c->volumes = 1;
     draw_volume(s, &dice, first, 0);
-    if (dice_one_in(&dice, 5) && shape_fits(second, c->members) && first->level != RAID_SPAN)
+    if (c->thin)
+        draw_volume(s, &dice, without, c->volumes++);
+    else if (dice_one_in(&dice, 5) && shape_fits(second, c->members) && first->level != RAID_SPAN)
         draw_volume(s, &dice, second, c->volumes++);
     draw_weights(s, &dice);
     draw_actions(s, &dice);

@@ -76,7 +76,7 @@ plant labels-not-flushed 2000 \
     raid/label.c 's/, {FLUSH, 0, 0}, *\\$/, \\/; s/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}/'
 plant stale-member-accepted 2000 \
     raid/assembly.c 's/if (history_is_current(winner, &label->array))/if (true)/' \
-    raid/array_members.c 's/sb_member_move(&array->description.members[slot], SB_FAILED);/;/'
+    raid/array_members.c 's/sb_member_move(&array->description.members\[slot\], SB_FAILED);/;/'
 plant new-fork-not-drawn 5000 \
     raid/array_members.c 's/fork_wanted = true/fork_wanted = false/' \
     raid/array.c 's/fork_wanted = true/fork_wanted = false/'
@@ -89,7 +89,7 @@ plant rmw-in-unsynced-rows 2000 \
 plant no-dirty-mark 500 \
     raid/array_activity.c '/^static void make_dirty/,/^}/s/clean = false/clean = true/'
 plant no-resync-after-a-crash 500 \
-    raid/region_map.c 's/state >= REGION_DIRTY ? REGION_SUSPECT :/state >= REGION_DIRTY ? REGION_CLEAN :/'
+    raid/map_store.c '/^static unsigned doubtful/,/^}/s/if (store->array->description.clean)/if (true)/'
 plant fua-ignored 2000 \
     raid/row_io.c 's/\.flags = io->flags/.flags = 0/'
 plant flush-ignored 500 \

@@ -136,7 +136,8 @@ static void lose_one(struct sim *s, struct dice *dice)
 
 static void refuse_a_write(struct sim *s, struct dice *dice)
 {
-    sim_action(s, &(struct action){ACT_WRITE_FAIL, dice_bits(dice)});
+    for (unsigned i = 0; i < 3 && is_up(s); i++)
+        sim_action(s, &(struct action){ACT_WRITE_FAIL, dice_bits(dice)});
 }
 
 static void start_without_one(struct sim *s, struct dice *dice)

@@ -52,7 +52,7 @@ void scrub_look(struct sim *s)
 static bool all_is_well(struct sim *s)
 {
     world_look(s);
-    if (s->array == NULL || s->crashed || s->crash_in != 0 || !s->config.strict || s->trouble != 0 ||
+    if (s->array == NULL || s->crashed || crash_is_due(s) || !s->config.strict || s->trouble != 0 ||
         s->online != sim_bit(s->config.members) - 1 || peek_frozen(s->array) || !peek_jobs_idle(s->array))
         return false;
     for (unsigned slot = 0; slot < s->config.members; slot++) {

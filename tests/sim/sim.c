@@ -161,6 +161,10 @@ static void disk_answered(struct simdisk_watch *watch, struct simdisk *disk, con
         sim_trace(s, "            %s %s%s %llu +%llu: %s", disk->dev.name, blk_op_name(req->op),
                   req->flags & BLK_FUA ? " fua" : "", (unsigned long long)req->off, (unsigned long long)req->len,
                   blk_status_name(status));
+    if (s->crash_after_write != 0 && s->crash_in == 0 && blk_op_writes(req->op) && status == BLK_OK) {
+        s->crash_in = s->crash_after_write;
+        s->crash_after_write = 0;
+    }
     if (status != BLK_OK && !s->crashed && is_slot_of(s, disk, &slot))
         world_slot_lost(s, slot);
 }

@@ -95,11 +95,13 @@ struct sim_volume {
 struct sim_config {
     bool strict; /* never more faults than every volume bears */
     bool garbage;
+    bool thin;   /* a volume without redundancy beside one that has some: no disk can be spared, whatever it refuses */
     bool scarce; /* little memory: requests wait for it */
     unsigned members, volumes;
     struct blk_info disk;
     uint64_t journal_bytes;
     unsigned weights[ACT_KINDS];
+    unsigned theme; /* a kind of action that is drawn most; 0: none */
     unsigned actions, fua_one_in, depth;
 };
 
@@ -121,18 +123,19 @@ struct sim {
 
     struct array *array; /* NULL: down */
     bool crashed, crash_power;
-    bool recovering;      /* from a crash, until the jobs after it are over, or a clean stop */
-    uint64_t crash_in;    /* events; 0: none is due */
-    unsigned crash_again; /* so many starts to come are cut off as well */
-    bool doomed;          /* so much was pulled at once that errors are right until the next start */
-    uint64_t trouble;     /* slots that have, or may have, faults: in a strict run every volume bears them */
-    uint64_t must_in;     /* while down: slots whose disks are current, and must be found so */
-    uint64_t last;        /* while down: slots that ran to the end; one of them must be shown, or history is lost */
-    bool torn;            /* a new fork was cut off: who may have it must be shown at the next start */
-    uint64_t torn_away;   /* and who was away */
-    bool short_handed;    /* the next start is to be without somebody */
-    bool lost;            /* the last to run is dead */
-    uint64_t online;      /* slots that were ONLINE when last looked at */
+    bool recovering;            /* from a crash, until the jobs after it are over, or a clean stop */
+    uint64_t crash_in;          /* events; 0: none is due */
+    uint64_t crash_after_write; /* so many events after the next write that a disk takes; 0: not */
+    unsigned crash_again;       /* so many starts to come are cut off as well */
+    bool doomed;                /* so much was pulled at once that errors are right until the next start */
+    uint64_t trouble;           /* slots that have, or may have, faults: in a strict run every volume bears them */
+    uint64_t must_in;           /* while down: slots whose disks are current, and must be found so */
+    uint64_t last;      /* while down: slots that ran to the end; one of them must be shown, or history is lost */
+    bool torn;          /* a new fork was cut off: who may have it must be shown at the next start */
+    uint64_t torn_away; /* and who was away */
+    bool short_handed;  /* the next start is to be without somebody */
+    bool lost;          /* the last to run is dead */
+    uint64_t online;    /* slots that were ONLINE when last looked at */
 
     struct sim_io ios[SIM_IOS];
     unsigned ios_busy, calls_busy;
@@ -237,6 +240,11 @@ uint64_t peek_active(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */
 bool peek_fork_is_torn(const struct array *array);
 bool peek_jobs_idle(const struct array *array);
+
+static inline bool crash_is_due(const struct sim *s)
+{
+    return s->crash_in != 0 || s->crash_after_write != 0;
+}
 
 static inline uint64_t sim_bit(unsigned slot)
 {

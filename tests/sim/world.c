@@ -179,7 +179,7 @@ void world_cut(struct sim *s, bool power)
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_crash(s->volumes[i].model, power);
     s->crashed = true;
-    s->crash_in = 0;
+    s->crash_in = s->crash_after_write = 0;
     for (unsigned i = 0; i < s->disks_count; i++)
         simdisk_cut(s->disks[i], power, &s->disks[i]->off);
     if (s->array != NULL)
@@ -538,14 +538,17 @@ void world_start_again(struct sim *s, struct dice *dice)
             world_bury(s);
         if (s->crash_again > 0) {
             s->crash_again--;
-            s->crash_in = 1 + dice_scale(dice, 500);
+            if (dice_one_in(dice, 2))
+                s->crash_in = 1 + dice_scale(dice, 500);
+            else
+                s->crash_after_write = 1 + dice_below(dice, 12 * s->config.members);
             s->crash_power = dice_one_in(dice, 2);
         }
         if (dice_one_in(dice, 2))
             replug_all(s);
         if (!start_somehow(s, dice)) {
             SIM_CHECK(s, !s->config.strict, "the array cannot be started");
-            s->crash_in = 0;
+            s->crash_in = s->crash_after_write = 0;
             return;
         }
     } while (s->crashed);
