@@ -64,8 +64,9 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
     SIM_CHECK(s, wrong == NULL, "config: %s", wrong);
     uint64_t rows = dice_one_in(dice, 6) ? v->layout.rows : dice_range(dice, 1, MIN(v->layout.rows, UINT64_C(8)));
     spec->size = rows * v->layout.row_data;
+    bool few = s->config.theme == ACT_AFTERMATH && dice_one_in(dice, 2);
     for (unsigned i = 0; i < ARRAY_LENGTH(v->hot); i++)
-        v->hot[i] = dice_below(dice, rows);
+        v->hot[i] = few && i > 0 ? v->hot[0] : dice_below(dice, rows);
 }
 
 /* The default of the level, or any other that it can have. */
@@ -73,11 +74,12 @@ static void draw_consistency(struct sim *s)
 {
     struct dice dice = dice_for(s->seed, 2);
     s->config.journal_bytes = dice_one_in(&dice, 2) ? JOURNAL_BYTES_MIN : 0;
+    bool open = s->config.theme == ACT_AFTERMATH; /* policies resync and bitmap: what is not right yet matters */
     for (unsigned i = 0; i < s->config.volumes; i++) {
         struct sim_volume *v = &s->volumes[i];
-        v->spec.consistency_given = !dice_one_in(&dice, 2);
+        v->spec.consistency_given = open || !dice_one_in(&dice, 2);
         do
-            v->spec.consistency = (enum sb_consistency)dice_below(&dice, 4);
+            v->spec.consistency = (enum sb_consistency)dice_below(&dice, open ? 2 : 4);
         while (superblock_consistency_check(&v->layout, v->spec.consistency) != NULL);
         if (!v->spec.consistency_given)
             v->spec.consistency = superblock_consistency_for(&v->layout);
@@ -114,14 +116,23 @@ static void draw_actions(struct sim *s, struct dice *dice)
     }
 }
 
+static unsigned draw_theme(struct dice *dice)
+{
+    static const enum action_kind themes[] = {ACT_CALM,      ACT_REBUILT,   ACT_OPENING,  ACT_OPENING,
+                                              ACT_AFTERMATH, ACT_AFTERMATH, ACT_AFTERMATH};
+    return dice_one_in(dice, 3) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : 0;
+}
+
 void config_draw(struct sim *s)
 {
     struct dice dice = dice_for(s->seed, 1);
     struct sim_config *c = &s->config;
     static const struct shape *const without = &shapes[2];
     const struct shape *first = draw_shape(&dice), *second = draw_shape(&dice);
+    c->theme = draw_theme(&dice);
+    while (c->theme == ACT_AFTERMATH && first->level < RAID_3) /* parity */
+        first = draw_shape(&dice);
     c->members = draw_members(&dice, first);
-    c->theme = dice_one_in(&dice, 3) ? (unsigned)dice_range(&dice, ACT_CALM, ACT_AFTERMATH) : 0;
     c->thin = c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3) && shape_fits(without, c->members);
     c->strict = !c->thin && !dice_one_in(&dice, 4);
     c->garbage = dice_one_in(&dice, 2);

@@ -99,6 +99,8 @@ void model_chunk_lost(struct model *model, unsigned slot, uint64_t row, bool syn
 void model_row_broken(struct model *model, uint64_t off, uint64_t len, bool goes_on);
 /* A write was answered well. */
 void model_rows_mended(struct model *model, uint64_t off, uint64_t len);
+/* Is there a row in the hole with columns that were written since? */
+bool model_hole_is_mended(const struct model *model);
 bool model_row_is_whole(const struct model *model, uint64_t row, bool synced);
 void model_hole_crash(struct model *model, bool power);
 /* Nobody knows what this range holds from now on. */

@@ -68,6 +68,15 @@ void model_rows_mended(struct model *m, uint64_t off, uint64_t len)
         row_mended(m, off / m->layout.row_data)[off % chunk / SIM_SECTOR] = 1;
 }
 
+bool model_hole_is_mended(const struct model *m)
+{
+    uint64_t columns = m->layout.spec.chunk / SIM_SECTOR;
+    for (uint64_t row = 0; row < m->rows; row++)
+        if ((m->hole[row] & HOLE_OPEN) && memchr(m->mended + row * columns, 1, columns) != NULL)
+            return true;
+    return false;
+}
+
 static void row_untear(struct model *m, uint64_t row)
 {
     uint64_t off = row * m->layout.row_data;

@@ -43,14 +43,17 @@ static bool wait_until(struct sim *s, bool (*is_so)(const struct array *, uint64
     return false;
 }
 
-/* Within so many events. */
-static void cut_soon(struct sim *s, struct dice *dice, uint64_t events, bool power)
+/* Within so many events; `busy`: with requests to the end. */
+static void cut_soon(struct sim *s, struct dice *dice, uint64_t events, bool power, bool busy)
 {
     s->crash_in = 1 + (dice_one_in(dice, 2) ? dice_below(dice, events) : dice_scale(dice, events));
     s->crash_power = power;
-    while (!s->crashed)
+    while (!s->crashed) {
+        if (busy)
+            (void)load_one(s, dice);
         if (!sim_event(s) && !s->crashed)
             world_cut(s, power);
+    }
 }
 
 /* About as many as a generation takes. */
@@ -72,7 +75,7 @@ void scene_calm(struct sim *s, struct dice *dice)
     bustle(s, dice, 8);
     load_drain(s);
     if (is_up(s) && wait_until(s, is_clean, 0))
-        cut_soon(s, dice, label_events(s), true);
+        cut_soon(s, dice, label_events(s), true, false);
 }
 
 /* --- rebuilt --- */
@@ -98,7 +101,7 @@ void scene_rebuilt(struct sim *s, struct dice *dice)
     uint64_t before = peek_active(s->array);
     bustle(s, dice, 4);
     if (is_up(s) && wait_until(s, has_more_active, before))
-        cut_soon(s, dice, label_events(s), !dice_one_in(dice, 4));
+        cut_soon(s, dice, label_events(s), !dice_one_in(dice, 4), false);
 }
 
 /* --- opening --- */
@@ -117,16 +120,30 @@ void scene_opening(struct sim *s, struct dice *dice)
     sim_action(s, &(struct action){kinds[dice_below(dice, ARRAY_LENGTH(kinds))], dice_bits(dice)});
     if (!is_up(s) || !wait_until(s, has_next_generation, before))
         return;
-    cut_soon(s, dice, label_events(s), dice_one_in(dice, 3));
+    cut_soon(s, dice, label_events(s), dice_one_in(dice, 3), false);
     s->crash_again = (unsigned)dice_range(dice, 1, 3);
 }
 
 /* --- aftermath --- */
 
+/* Was a row written that is still to be resynchronised? */
+static bool hole_is_written(struct sim *s)
+{
+    world_look(s);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        if (model_hole_is_mended(s->volumes[i].model))
+            return true;
+    return false;
+}
+
 static void lose_one(struct sim *s, struct dice *dice)
 {
-    static const enum action_kind kinds[] = {ACT_VANISH, ACT_DIE, ACT_SPOIL, ACT_SPOIL, ACT_FAIL, ACT_UNPLUG};
-    if (dice_one_in(dice, 2))
+    static const enum action_kind kinds[] = {ACT_VANISH, ACT_VANISH, ACT_DIE, ACT_SPOIL, ACT_FAIL, ACT_UNPLUG};
+    for (unsigned i = 0; i < 300 && is_up(s) && !hole_is_written(s); i++) {
+        (void)load_one(s, dice);
+        (void)sim_event(s);
+    }
+    if (is_up(s) && dice_one_in(dice, 3))
         load_drain(s);
     if (is_up(s))
         sim_action(s, &(struct action){kinds[dice_below(dice, ARRAY_LENGTH(kinds))], dice_bits(dice)});
@@ -138,6 +155,8 @@ static void refuse_a_write(struct sim *s, struct dice *dice)
 {
     for (unsigned i = 0; i < 3 && is_up(s); i++)
         sim_action(s, &(struct action){ACT_WRITE_FAIL, dice_bits(dice)});
+    if (is_up(s))
+        sim_wait_ns(s, 500000000);
 }
 
 static void start_without_one(struct sim *s, struct dice *dice)
@@ -157,12 +176,9 @@ void scene_aftermath(struct sim *s, struct dice *dice)
         return;
     bustle(s, dice, 12);
     if (!s->crashed)
-        cut_soon(s, dice, 100, !dice_one_in(dice, 3));
+        cut_soon(s, dice, 100, !dice_one_in(dice, 3), true);
     s->crash_again = 0;
     world_start_again(s, dice);
-    uint64_t drawn = dice_below(dice, ARRAY_LENGTH(worst));
-    if (is_up(s) && dice_one_in(dice, 2))
-        bustle(s, dice, 4);
     if (is_up(s))
-        worst[drawn](s, dice);
+        worst[dice_below(dice, ARRAY_LENGTH(worst))](s, dice);
 }
