@@ -97,7 +97,7 @@ static void draw_weights(struct sim *s, struct dice *dice)
     for (unsigned i = 0; i < ACT_KINDS; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];
-    if (s->config.theme != 0)
+    if (s->config.theme != ACT_LOAD)
         s->config.weights[s->config.theme] += 60;
 }
 
@@ -116,11 +116,19 @@ static void draw_actions(struct sim *s, struct dice *dice)
     }
 }
 
-static unsigned draw_theme(struct dice *dice)
+static enum action_kind draw_theme(struct dice *dice)
 {
-    static const enum action_kind themes[] = {ACT_CALM,      ACT_REBUILT,   ACT_OPENING,  ACT_OPENING,
-                                              ACT_AFTERMATH, ACT_AFTERMATH, ACT_AFTERMATH};
-    return dice_one_in(dice, 3) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : 0;
+    static const enum action_kind themes[] = {ACT_CALM,  ACT_REBUILT,   ACT_OPENING,   ACT_OPENING,  ACT_SPLIT,
+                                              ACT_CABLE, ACT_AFTERMATH, ACT_AFTERMATH, ACT_AFTERMATH};
+    return dice_one_in(dice, 3) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : ACT_LOAD;
+}
+
+/* Levels with which the theme has something to do. */
+static bool suits_theme(enum raid_level level, enum action_kind theme)
+{
+    if (theme == ACT_AFTERMATH)
+        return level >= RAID_3;
+    return theme != ACT_SPLIT || level == RAID_1 || level == RAID_10;
 }
 
 void config_draw(struct sim *s)
@@ -130,7 +138,7 @@ void config_draw(struct sim *s)
     static const struct shape *const without = &shapes[2];
     const struct shape *first = draw_shape(&dice), *second = draw_shape(&dice);
     c->theme = draw_theme(&dice);
-    while (c->theme == ACT_AFTERMATH && first->level < RAID_3) /* parity */
+    while (!suits_theme(first->level, c->theme))
         first = draw_shape(&dice);
     c->members = draw_members(&dice, first);
     c->thin = c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3) && shape_fits(without, c->members);

@@ -8,7 +8,8 @@
  *   aftermath  a crash among writes; then, while rows are still to be resynchronised, more writes, and a member is lost,
  *              or refuses a write, or it is stopped and started without one
  *
- * One run in three draws one of them most of the time (config.c).
+ * One run in three has one of them, or a cable or a split brain, for its theme, which is drawn most of the time, with
+ * levels and policies that suit it (config.c).
  */
 #include "tests/sim/sim.h"
 

@@ -101,7 +101,7 @@ struct sim_config {
     struct blk_info disk;
     uint64_t journal_bytes;
     unsigned weights[ACT_KINDS];
-    unsigned theme; /* a kind of action that is drawn most; 0: none */
+    enum action_kind theme; /* what is drawn often, besides ACT_LOAD */
     unsigned actions, fua_one_in, depth;
 };
 
