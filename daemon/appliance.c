@@ -115,6 +115,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     live_arrays_start(a, a->config, &options, NULL);
     live_spares_config(a, a->config);
     live_patrols(a, a->config);
+    live_rates(a, a->config);
     live_serve(a, a->config, NULL, NULL);
     return live_listeners_open(a, a->config, why, why_len);
 }
@@ -221,6 +222,11 @@ static bool ends(const char *text, const char *with)
     return len >= with_len && strcmp(text + len - with_len, with) == 0;
 }
 
+static bool ends_as_rate(const char *path)
+{
+    return ends(path, ".priority") || ends(path, ".min_rate") || ends(path, ".max_rate");
+}
+
 /* What became of it: all of what differs is told, so that nobody believes something was taken over that was not. */
 static void tell_difference(void *data, const char *path, enum config_change change)
 {
@@ -228,7 +234,7 @@ static void tell_difference(void *data, const char *path, enum config_change cha
     bool service = begins(path, "nbd.exports ") || begins(path, "iscsi.targets ");
     if (service && change == CONFIG_ADDED)
         return; /* tell_service() has told it */
-    if (strcmp(path, "daemon.drain") == 0 || (begins(path, "arrays ") && ends(path, ".scrub")))
+    if (strcmp(path, "daemon.drain") == 0 || (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
         append_text(r->taken, "%s", path);
     else if ((strcmp(path, "spares") == 0 || (begins(path, "arrays ") && ends(path, ".spares"))))
         append_text(r->taken, "%s: new ones; those that are gone stay until corbelctl disk remove", path);
@@ -265,6 +271,7 @@ json_t *appliance_reload(struct appliance *a)
     struct reload reload = {taken, refused};
     live_serve(a, config, tell_service, &reload);
     live_patrols(a, config);
+    live_rates(a, config);
     live_spares_config(a, config);
     config_compare(a->config, config, tell_difference, &reload);
     config_free(a->config);

@@ -65,6 +65,14 @@ const char *appliance_array_assemble(struct appliance *appliance, const char *ar
 void appliance_spares_look(struct appliance *appliance);
 bool appliance_has_spares(const struct appliance *appliance);
 
+/* Background work on "array/volume". -1: leave as it is; `paused` (0, 1) goes alone. NULL, or what went wrong. */
+struct appliance_policy {
+    int paused;
+    int64_t priority, min_rate, max_rate;
+};
+const char *appliance_volume_policy(struct appliance *appliance, const char *volume,
+                                    const struct appliance_policy *policy);
+
 /* Begin a scrub of "array/volume", or call it off. NULL, or what went wrong (valid until the next call). */
 enum appliance_scrub { APPLIANCE_CHECK, APPLIANCE_REPAIR, APPLIANCE_SCRUB_STOP };
 const char *appliance_volume_scrub(struct appliance *appliance, const char *volume, enum appliance_scrub what);

@@ -682,6 +682,7 @@ const char *appliance_array_assemble(struct appliance *a, const char *array, boo
         return a->message;
     }
     live_patrols(a, a->config);
+    live_rates(a, a->config);
     live_serve(a, a->config, NULL, NULL);
     return NULL;
 }

@@ -128,6 +128,11 @@ json_t *live_spares_json(struct appliance *a);
 void live_patrols(struct appliance *a, const struct config *config);
 json_t *scrub_json(const struct array_scrub_info *info);
 
+/* --- appliance_policy.c --- */
+
+/* Priorities and rates of background work that the config names. */
+void live_rates(struct appliance *a, const struct config *config);
+
 /* --- appliance_serve.c --- */
 
 /*

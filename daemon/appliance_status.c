@@ -62,9 +62,13 @@ static json_t *volume_json(const struct sb_volume *volume, const struct blk_coun
 
 static json_t *job_json(const struct array_job_info *job)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "kind", job->kind, "volume", job->volume, "done_bytes",
-                     (json_int_t)job->done_bytes, "total_bytes", (json_int_t)job->total_bytes, "bytes_per_second",
-                     (json_int_t)job->bytes_per_second, "seconds_left", (json_int_t)job->seconds_left);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:i, s:I, s:I}", "kind", job->kind, "volume",
+                     job->volume, "done_bytes", (json_int_t)job->done_bytes, "total_bytes",
+                     (json_int_t)job->total_bytes, "bytes_per_second", (json_int_t)job->bytes_per_second,
+                     "seconds_left", (json_int_t)job->seconds_left, "position", (json_int_t)job->position, "rows",
+                     (json_int_t)job->rows, "waits_for", job->waits_for, "paused", job->paused, "priority",
+                     (int)job->rate.priority, "min_rate", (json_int_t)job->rate.min_rate, "max_rate",
+                     (json_int_t)job->rate.max_rate);
 }
 
 /* An array that was never made is no failure; one that should be there is. */

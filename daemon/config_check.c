@@ -95,6 +95,10 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
     if (wrong != NULL)
         report(c, volume->line, "consistency", "volume \"%s\" (%s): %s", volume->name.text,
                raid_level_name(volume->level), wrong);
+    if (volume->priority == 0 && (volume->min_rate != 0 || volume->max_rate != 0))
+        report(c, volume->line, "priority", "volume \"%s\": min_rate and max_rate need a priority", volume->name.text);
+    if (volume->max_rate != 0 && volume->max_rate < volume->min_rate)
+        report(c, volume->line, "max_rate", "volume \"%s\": max_rate is below min_rate", volume->name.text);
     if (volume->level == RAID_JBOD && volume->slot >= array->disks.count)
         report(c, volume->line, "slot", "volume \"%s\": the array has no slot %u, only %u disks", volume->name.text,
                (unsigned)volume->slot, array->disks.count);

@@ -41,6 +41,13 @@ static const struct config_key volume_keys[] = {
                "jbod: which disk of the array, counted from 0."),
     KEY(config_volume, consistency, KEY_POLICY, "default",
         "What keeps redundancy right over a crash: resync, bitmap, ppl or journal; default: that of its level."),
+    KEY_LIMITS(config_volume, "priority", priority, KEY_NUMBER, "0", 0, 100,
+               "Percent: how much initiators may feel of work in the background; absent: as corbelctl volume rate has "
+               "said, at first 20."),
+    KEY_LIMITS(config_volume, "min_rate", min_rate, KEY_SIZE, "0 B", 0, 1ull << 50,
+               "With a priority: bytes a second, of all disks together, that it gets whatever initiators feel."),
+    KEY_LIMITS(config_volume, "max_rate", max_rate, KEY_SIZE, "0 B", 0, 1ull << 50,
+               "With a priority: bytes a second that it gets at most; 0 B: no limit."),
 };
 static const struct config_group volume_group = GROUP(volume_keys, struct config_volume);
 

@@ -183,6 +183,25 @@ static void do_volume_scrub(struct exchange *x)
         x->answer = json_pack("{s:s, s:b}", "volume", volume, "scrubbing", what != APPLIANCE_SCRUB_STOP);
 }
 
+/* -1: it is not there. */
+static int64_t body_number(const json_t *body, const char *name)
+{
+    const json_t *value = json_object_get(body, name);
+    return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value) : -1;
+}
+
+static void do_volume_jobs(struct exchange *x)
+{
+    const char *volume = body_word(x, "volume");
+    const json_t *paused = json_object_get(x->body, "paused");
+    struct appliance_policy policy = {.paused = json_is_boolean(paused) ? json_is_true(paused) : -1,
+                                      .priority = body_number(x->body, "priority"),
+                                      .min_rate = body_number(x->body, "min_rate"),
+                                      .max_rate = body_number(x->body, "max_rate")};
+    if (volume != NULL)
+        answer_action(x, "volume", volume, appliance_volume_policy(x->control->appliance, volume, &policy));
+}
+
 struct route {
     enum evhttp_cmd_type method;
     const char *path;
@@ -195,6 +214,7 @@ static const struct route routes[] = {
     {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
     {EVHTTP_REQ_POST, "/api/v1/arrays/assemble", do_array_assemble},
     {EVHTTP_REQ_POST, "/api/v1/volumes/scrub", do_volume_scrub},
+    {EVHTTP_REQ_POST, "/api/v1/volumes/jobs", do_volume_jobs},
     {EVHTTP_REQ_POST, "/api/v1/disks/remove", do_disk_remove},
     {EVHTTP_REQ_POST, "/api/v1/disks/forget", do_disk_forget},
     {EVHTTP_REQ_POST, "/api/v1/disks/add-spare", do_spare_add},

@@ -15,6 +15,7 @@
 #include "daemon/ctl_client.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_rescue.h"
+#include "daemon/units.h"
 
 enum { ANY_OPERANDS = -1 };
 enum { EXIT_DONE, EXIT_REFUSED, EXIT_USAGE, EXIT_CONFIRM, EXIT_NO_DAEMON, EXIT_DEGRADED, EXIT_FAILED };
@@ -22,6 +23,7 @@ enum { EXIT_DONE, EXIT_REFUSED, EXIT_USAGE, EXIT_CONFIRM, EXIT_NO_DAEMON, EXIT_D
 struct arguments {
     const char *socket;
     bool json, dry_run, yes, force, repair;
+    const char *priority, *min_rate, *max_rate; /* NULL: not given */
     char **words;
     int count; /* of the words behind the command, once it is found */
 };
@@ -162,6 +164,48 @@ static int run_volume_scrub(const struct arguments *a)
 static int run_volume_scrub_stop(const struct arguments *a)
 {
     return act(a, "/api/v1/volumes/scrub", json_pack("{s:s, s:b}", "volume", a->words[0], "stop", true), "called off");
+}
+
+static int run_volume_pause(const struct arguments *a)
+{
+    return act(a, "/api/v1/volumes/jobs", json_pack("{s:s, s:b}", "volume", a->words[0], "paused", true),
+               "paused, also after a restart, until corbelctl volume resume");
+}
+
+static int run_volume_resume(const struct arguments *a)
+{
+    return act(a, "/api/v1/volumes/jobs", json_pack("{s:s, s:b}", "volume", a->words[0], "paused", false), "resumed");
+}
+
+/* "0" is no limit. */
+static bool add_rate(json_t *body, const char *key, const char *text)
+{
+    uint64_t bytes = 0;
+    if (text == NULL)
+        return true;
+    const char *wrong = strcmp(text, "0") == 0 ? NULL : size_parse(text, &bytes);
+    if (wrong != NULL)
+        fprintf(stderr, "corbelctl: %s: %s\n", text, wrong);
+    json_object_set_new(body, key, json_integer((json_int_t)bytes));
+    return wrong == NULL;
+}
+
+static int run_volume_rate(const struct arguments *a)
+{
+    json_t *body = json_pack("{s:s}", "volume", a->words[0]);
+    char *end = NULL;
+    long priority = a->priority != NULL ? strtol(a->priority, &end, 10) : 0;
+    bool good = add_rate(body, "min_rate", a->min_rate) && add_rate(body, "max_rate", a->max_rate);
+    if (a->priority != NULL && (*end != '\0' || priority < 1 || priority > 100)) {
+        fprintf(stderr, "corbelctl: %s: a priority is a percentage from 1 to 100\n", a->priority);
+        good = false;
+    }
+    if (good && a->priority != NULL)
+        json_object_set_new(body, "priority", json_integer(priority));
+    if (good)
+        return act(a, "/api/v1/volumes/jobs", body, "done");
+    json_decref(body);
+    return EXIT_USAGE;
 }
 
 /* The volume of that name ("array/volume") in a status, or NULL. */
@@ -382,6 +426,9 @@ static const struct command commands[] = {
     {"volume", "list", 0, run_volume_list, "volume list", "volumes, levels, sizes"},
     {"volume", "scrub", 1, run_volume_scrub, "volume scrub VOLUME [--repair]",
      "compare all that is stored with its redundancy"},
+    {"volume", "pause", 1, run_volume_pause, "volume pause VOLUME", "hold back all work on it in the background"},
+    {"volume", "resume", 1, run_volume_resume, "volume resume VOLUME", "let it go on"},
+    {"volume", "rate", 1, run_volume_rate, "volume rate VOLUME [--priority P] ...", "how fast: --min SIZE, --max SIZE"},
     {"volume", "scrub-stop", 1, run_volume_scrub_stop, "volume scrub-stop VOLUME", "call it off"},
     {"volume", "scrub-show", 1, run_volume_scrub_show, "volume scrub-show VOLUME", "what it found, and where"},
     {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
@@ -413,15 +460,12 @@ static void print_usage(FILE *out)
 static bool parse_options(int argc, char **argv, struct arguments *a)
 {
     static const struct option options[] = {
-        {"socket", required_argument, NULL, 's'},
-        {"json", no_argument, NULL, 'j'},
-        {"dry-run", no_argument, NULL, 'n'},
-        {"yes", no_argument, NULL, 'y'},
-        {"force", no_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},
-        {"repair", no_argument, NULL, 'r'},
-        {NULL, 0, NULL, 0},
+        {"socket", required_argument, NULL, 's'},   {"json", no_argument, NULL, 'j'},
+        {"dry-run", no_argument, NULL, 'n'},        {"yes", no_argument, NULL, 'y'},
+        {"force", no_argument, NULL, 'f'},          {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},        {"repair", no_argument, NULL, 'r'},
+        {"priority", required_argument, NULL, 'p'}, {"min", required_argument, NULL, 'm'},
+        {"max", required_argument, NULL, 'M'},      {NULL, 0, NULL, 0},
     };
     int option;
     while ((option = getopt_long(argc, argv, "s:jnyh", options, NULL)) != -1) {
@@ -437,6 +481,12 @@ static bool parse_options(int argc, char **argv, struct arguments *a)
             a->force = true;
         else if (option == 'r')
             a->repair = true;
+        else if (option == 'p')
+            a->priority = optarg;
+        else if (option == 'm')
+            a->min_rate = optarg;
+        else if (option == 'M')
+            a->max_rate = optarg;
         else if (option == 'v')
             exit(printf("corbelctl %s\n", CORBEL_VERSION) > 0 ? EXIT_DONE : EXIT_REFUSED);
         else if (option == 'h')

@@ -23,8 +23,27 @@ static void bytes(const json_t *object, const char *key, char out[32])
     size_format(number(object, key), out, 32);
 }
 
+/* What goes on, if all is well: "resync of v 12 %". */
+static const char *activity(const json_t *array, char *out, size_t len)
+{
+    size_t i;
+    json_t *job;
+    out[0] = '\0';
+    json_array_foreach(json_object_get(array, "jobs"), i, job)
+    {
+        uint64_t done = number(job, "done_bytes"), total = number(job, "total_bytes");
+        if (text(job, "waits_for")[0] != '\0')
+            continue;
+        snprintf(out, len, "%s of %s %" PRIu64 " %%", text(job, "kind"), text(job, "volume"),
+                 total > 0 ? done * 100 / total : 100);
+        break;
+    }
+    return out;
+}
+
 void print_arrays(const json_t *status)
 {
+    char doing[128];
     size_t i;
     json_t *array;
     printf("%-16s %-12s %-6s %-8s %s\n", "ARRAY", "STATE", "DISKS", "VOLUMES", "");
@@ -33,7 +52,7 @@ void print_arrays(const json_t *status)
         const char *state = text(array, "state");
         printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state,
                json_array_size(json_object_get(array, "members")), json_array_size(json_object_get(array, "volumes")),
-               strncmp(state, "not ", 4) == 0 ? text(array, "reason") : "");
+               strncmp(state, "not ", 4) == 0 ? text(array, "reason") : activity(array, doing, sizeof doing));
     }
 }
 
@@ -107,6 +126,8 @@ static void print_jobs(const json_t *array)
                total > 0 ? 100.0 * (double)done / (double)total : 100.0);
         if (number(job, "bytes_per_second") > 0)
             printf(", %s/s, %s left", speed, left);
+        if (text(job, "waits_for")[0] != '\0')
+            printf(", waits: %s", text(job, "waits_for"));
         printf("\n");
     }
 }

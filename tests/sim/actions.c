@@ -10,7 +10,7 @@ const char *sim_action_name(enum action_kind kind)
     static const char *const names[ACT_KINDS] = {
         "load",   "run",   "quiet",  "verify", "spoil",   "reads fail", "time-outs", "writes fail", "slow",
         "vanish", "die",   "cable",  "replug", "fail",    "online",     "kill",      "power",       "stop",
-        "split",  "scrub", "unplug", "calm",   "rebuilt", "opening",    "aftermath"};
+        "split",  "scrub", "unplug", "calm",   "rebuilt", "opening",    "aftermath", "pace"};
     return names[kind];
 }
 
@@ -253,6 +253,56 @@ static void act_online(struct sim *s, struct dice *dice)
     }
 }
 
+/* --- the pace of work in the background --- */
+
+static void pace_done(struct array_call *call)
+{
+    struct sim_call *c = container_of(call, struct sim_call, call);
+    c->sim->calls_busy--;
+    free(c);
+}
+
+static struct array_call *pace_call(struct sim *s)
+{
+    struct sim_call *c = calloc(1, sizeof *c);
+    ASSERT(c != NULL);
+    *c = (struct sim_call){.call.done = pace_done, .sim = s};
+    s->calls_busy++;
+    return &c->call;
+}
+
+bool sim_pace_free(struct sim *s)
+{
+    bool free = true;
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        const struct sb_volume *v = &array_description(s->array)->volumes[i];
+        if (v->paused)
+            array_pause_volume(s->array, i, false, pace_call(s));
+        if (v->min_rate != 0 || v->max_rate != 0)
+            array_set_rate(s->array, i, &(struct array_rate){.priority = 20}, pace_call(s));
+        free = free && !v->paused && v->min_rate == 0 && v->max_rate == 0;
+    }
+    return free;
+}
+
+/* Often so slow that a rebuild comes to its checkpoint, and then time for it. */
+static void act_pace(struct sim *s, struct dice *dice)
+{
+    unsigned volume = (unsigned)dice_below(dice, s->config.volumes);
+    struct array_rate rate = {.priority = (unsigned)dice_range(dice, 1, 100), .max_rate = KIB << dice_below(dice, 14)};
+    rate.min_rate = dice_one_in(dice, 3) ? dice_below(dice, rate.max_rate) : 0;
+    if (s->array == NULL || peek_frozen(s->array))
+        return;
+    if (dice_one_in(dice, 3))
+        array_pause_volume(s->array, volume, dice_one_in(dice, 2), pace_call(s));
+    else
+        array_set_rate(s->array, volume, &rate, pace_call(s));
+    for (uint64_t i = dice_one_in(dice, 2) ? 0 : dice_range(dice, 1, 12); i > 0 && !s->crashed; i--) {
+        (void)load_one(s, dice);
+        sim_wait_ns(s, dice_below(dice, 3000000000));
+    }
+}
+
 /* --- crashes and stops --- */
 
 static void crash_soon(struct sim *s, struct dice *dice, bool power)
@@ -377,7 +427,8 @@ void sim_action(struct sim *s, const struct action *action)
                                                                          [ACT_CALM] = scene_calm,
                                                                          [ACT_REBUILT] = scene_rebuilt,
                                                                          [ACT_OPENING] = scene_opening,
-                                                                         [ACT_AFTERMATH] = scene_aftermath};
+                                                                         [ACT_AFTERMATH] = scene_aftermath,
+                                                                         [ACT_PACE] = act_pace};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

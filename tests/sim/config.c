@@ -93,7 +93,8 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_READ_FAIL] = 2, [ACT_TIME_OUT] = 2, [ACT_SLOW] = 2,    [ACT_WRITE_FAIL] = 2, [ACT_VANISH] = 4,
         [ACT_DIE] = 2,       [ACT_CABLE] = 2,    [ACT_REPLUG] = 4,  [ACT_FAIL] = 3,       [ACT_ONLINE] = 8,
         [ACT_KILL] = 5,      [ACT_POWER] = 6,    [ACT_STOP] = 4,    [ACT_SPLIT] = 1,      [ACT_SCRUB] = 5,
-        [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3};
+        [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3,
+        [ACT_PACE] = 4};
     for (unsigned i = 0; i < ACT_KINDS; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];

@@ -37,6 +37,7 @@ static void wait_for_jobs(struct sim *s)
 {
     uint64_t end = s->loop.now_ns + 7200000000000ull;
     for (unsigned still = 0; still < 2 && !peek_frozen(s->array) && s->loop.now_ns < end;) {
+        (void)sim_pace_free(s);
         sim_wait_ns(s, 3000000000);
         still = peek_jobs_idle(s->array) && !answers_are_due(s) ? still + 1 : 0;
     }

@@ -117,7 +117,7 @@ static void scrub_corrupted(struct sim *s, struct dice *dice, struct sim_volume 
 {
     struct victim victim;
     load_drain(s);
-    if (s->array == NULL || s->crashed)
+    if (s->array == NULL || s->crashed || peek_frozen(s->array) || !sim_pace_free(s))
         return;
     sim_wait_ns(s, 3000000000);
     if (!all_is_well(s) || !draw_block(s, dice, v, &victim))

@@ -58,6 +58,7 @@ enum action_kind {
     ACT_REBUILT,
     ACT_OPENING,
     ACT_AFTERMATH,
+    ACT_PACE, /* work in the background is paused, goes on, is slow */
     ACT_KINDS,
 };
 
@@ -169,6 +170,8 @@ void sim_wait_ns(struct sim *s, uint64_t ns);
 void sim_wait(struct sim *s, const bool *flag, const char *what);
 void sim_action(struct sim *s, const struct action *action);
 const char *sim_action_name(enum action_kind kind);
+/* Work in the background goes as fast as it can from now on. True: it did already. */
+bool sim_pace_free(struct sim *s);
 
 /* --- config.c --- */
 void config_draw(struct sim *s);
