@@ -7,7 +7,8 @@
  *     is tried once more, from the piece that failed; what fails then is told again. So is a read that nobody else could
  *     serve, before it is told at all.
  *   - A member that has gone out of service meanwhile is not asked (M3).
- *   - What is only advice to the device (`lenient`) may fail: nobody is told.
+ *   - What is only advice to the device (`lenient`) may fail: nobody is told. Unless it was given up: it may still happen
+ *     to bytes that were written since, so that disk is lost.
  */
 #include "raid/row.h"
 
@@ -73,7 +74,8 @@ static void piece_failed(struct row_io *io)
         finish(io, BLK_LATE, req->off);
         return;
     }
-    if (!in_service(io) || io->lenient) { /* it failed while this was under way, or does not matter */
+    if (!in_service(io) ||
+        (io->lenient && req->status != BLK_TIMEOUT)) { /* it failed while this was under way, or does not matter */
         finish(io, BLK_GONE, req->off);
         return;
     }
