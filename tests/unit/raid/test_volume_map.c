@@ -300,6 +300,17 @@ Test(volume_map, members_that_cannot_or_will_not_discard_do_not_matter)
     }
 }
 
+/* A discard that was given up may still be carried out, after the row was written again. */
+Test(volume_map, a_member_that_leaves_a_discard_unanswered_is_told_of)
+{
+    struct bench *b = bench_open(&(struct bench_options){.layout = shapes[1], .unwritten = true}, 3);
+    fault_add(b->faults[1], &(struct fault_rule){.ops = 1u << BLK_DISCARD, .status = BLK_TIMEOUT});
+    bench_fill(b);
+    cr_expect_eq(bench_io(b, BLK_DISCARD, 0, 0, b->layout.row_data), BLK_OK);
+    cr_expect_gt(b->errors, 0);
+    bench_close(b);
+}
+
 Test(volume_map, jobs_pass_by_rows_that_were_never_written)
 {
     struct bench *b = open_unwritten(&shapes[1], 0, 3);
