@@ -13,6 +13,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/check.h"
@@ -25,11 +27,22 @@ enum { SPARES_MAX = 64, NEEDS_MAX = 64 };
 
 /* --- the list --- */
 
+/* A disk has several names: links, and those udev makes. */
+static bool is_same_disk(const char *path, const char *other)
+{
+    struct stat a, b;
+    if (strcmp(path, other) == 0)
+        return true;
+    if (stat(path, &a) != 0 || stat(other, &b) != 0 || S_ISBLK(a.st_mode) != S_ISBLK(b.st_mode))
+        return false;
+    return S_ISBLK(a.st_mode) ? a.st_rdev == b.st_rdev : a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static struct live_spare *spare_find(struct appliance *a, const char *path)
 {
     struct live_spare *spare;
     TAILQ_FOREACH(spare, &a->spares, link)
-    if (strcmp(spare->path, path) == 0)
+    if (is_same_disk(spare->path, path))
         return spare;
     return NULL;
 }
@@ -67,7 +80,7 @@ static bool is_member(struct appliance *a, const char *path)
     struct live_array *live;
     TAILQ_FOREACH(live, &a->arrays, link)
     for (unsigned i = 0; i < live->slots; i++)
-        if (live->disks[i].disk.dev != NULL && strcmp(live->disks[i].path, path) == 0)
+        if (live->disks[i].disk.dev != NULL && is_same_disk(live->disks[i].path, path))
             return true;
     return false;
 }
@@ -87,9 +100,21 @@ void live_spares_config(struct appliance *a, const struct config *config)
 
 /* --- labels --- */
 
+/* O_EXCL keeps out who holds a block device, the lock who holds a file: as daemon/disk.c takes them. */
+static int label_open(const char *path, bool write)
+{
+    struct stat st;
+    int fd = open(path, (write ? O_RDWR | O_EXCL : O_RDONLY) | O_CLOEXEC);
+    if (fd < 0 || !write || fstat(fd, &st) != 0 || S_ISBLK(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    close(fd);
+    errno = EBUSY;
+    return -1;
+}
+
 static bool label_io(const char *path, uint8_t *bytes, bool write)
 {
-    int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    int fd = label_open(path, write);
     bool good = fd >= 0;
     if (good && write)
         good = pwrite(fd, bytes, SPARE_LABEL_BYTES, SB_HEAD_0) == SPARE_LABEL_BYTES && fsync(fd) == 0;

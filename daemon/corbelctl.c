@@ -142,6 +142,10 @@ static int run_disk_list(const struct arguments *a)
 static int act(const struct arguments *a, const char *path, json_t *body, const char *done)
 {
     int code;
+    if (body == NULL) {
+        fprintf(stderr, "corbelctl: names are UTF-8, this one is not\n");
+        return EXIT_USAGE;
+    }
     json_t *answer = ask(a, path, body, &code);
     if (answer == NULL)
         return EXIT_NO_DAEMON;

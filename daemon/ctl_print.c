@@ -149,8 +149,9 @@ void print_scrub(const json_t *scrub)
         char date[32];
         time_t finished = (time_t)number(last, "finished");
         struct tm tm;
-        strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", localtime_r(&finished, &tm));
-        printf("last: %s, ended %s: ", text(last, "mode"), date);
+        /* A disk may hold any number. */
+        bool known = localtime_r(&finished, &tm) != NULL && strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &tm) > 0;
+        printf("last: %s, ended %s: ", text(last, "mode"), known ? date : "at no date that can be");
         print_blocks(last);
     } else {
         printf("last: never\n");

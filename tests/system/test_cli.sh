@@ -28,6 +28,8 @@ expect 0 $CTL --json disk list
 [ "$(grep -c '"state": "online"' "$DIR/out")" = 6 ] || fail "disk list: $(cat "$DIR/out")"
 expect 0 $CTL array list
 expect 2 $CTL disk
+expect 2 $CTL disk fail "$(printf 'r/\377')"
+grep -q 'UTF-8' "$DIR/out" || fail "a name that is not UTF-8: $(cat "$DIR/out")"
 
 # A disk by hand: out, and in again.
 expect 1 $CTL disk online r/1

@@ -62,6 +62,21 @@ start_daemon
 $CTL volume scrub-show r/v | grep -q '^last: repair, .* 8 repaired' || fail "forgotten: $($CTL volume scrub-show r/v)"
 scrub
 $CTL volume scrub-show r/v | grep -q ': 0 blocks' || fail "still wrong: $($CTL volume scrub-show r/v)"
+# A date that no calendar has, as a disk may say.
+python3 - "$DIR/fake.sock" <<'PYTHON' &
+import socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen(1)
+client = server.accept()[0]
+client.recv(4096)
+client.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"arrays": [{"name": "r", "volumes": [{"name": "v", "scrub": {"last": '
+               b'{"mode": "check", "finished": 9223372036854775807}}}]}]}')
+PYTHON
+PIDS=$!
+wait_for test -S "$DIR/fake.sock"
+"$BUILD_DIR/corbelctl" --socket "$DIR/fake.sock" volume scrub-show r/v >"$DIR/out" 2>&1 || fail "a strange date: $(cat "$DIR/out")"
+grep -q '^last: check, ended at no date' "$DIR/out" || fail "a strange date: $(cat "$DIR/out")"
 $CTL volume scrub r/w >/dev/null 2>&1 && fail "a volume that is not there"
 $CTL volume scrub-stop r/v 2>&1 | grep -q 'not being scrubbed' || fail "there was nothing to call off"
 stop_daemon

@@ -58,6 +58,18 @@ cmp -n 33554432 "$DIR/in" "$DIR/back" || fail "the volume changed"
 $CTL disk remove "$DIR/s2" >/dev/null || fail "a spare is not let go"
 $CTL status | grep -q "spare .*$DIR/s2" && fail "still a spare"
 
+# Under another name a disk is the same disk: a member is not overwritten, a spare not counted twice.
+ln -s "$DIR/d0" "$DIR/s3"
+ln "$DIR/d0" "$DIR/s4"
+for other in s3 s4; do
+    $CTL disk add-spare "$DIR/$other" --force 2>&1 | grep -q 'in use' || fail "a member's label was overwritten by way of $other"
+done
+truncate -s 64M "$DIR/s5"
+ln -s "$DIR/s5" "$DIR/s6"
+$CTL disk add-spare "$DIR/s5" >/dev/null && $CTL disk add-spare "$DIR/s6" >/dev/null || fail "add-spare under two names"
+[ "$($CTL status | grep -c '^[^ ]* *spare ')" = 2 ] || fail "one disk, two spares: $($CTL status)"
+$CTL disk remove "$DIR/s6" >/dev/null || fail "a spare is not let go by its other name"
+
 # An array that waits is started by its name.
 $CTL array assemble r 2>&1 | grep -q 'runs already' || fail "started twice"
 stop_daemon
