@@ -1,0 +1,29 @@
+# Work in the background is paused, slowed down and let go on, by hand and by the config, also over a restart.
+. "$(dirname "$0")/functions.sh"
+make_disks 4 64M
+write_config raid5 'size = "96 MiB"; chunk = "64 KiB";'
+start_daemon
+wait_idle
+random_file "$DIR/in" 100663296 1
+nbdcopy --flush "$DIR/in" "$NBD"
+
+$CTL volume pause r/v >/dev/null
+$CTL disk fail r/1 >/dev/null
+random_file "$DIR/in" 100663296 2
+nbdcopy --flush "$DIR/in" "$NBD"
+$CTL disk online r/1 --force >/dev/null
+sleep 1
+$CTL status >"$DIR/out" || : # degraded
+grep -q 'rebuild of v: .* waits: paused' "$DIR/out" || fail "$(cat "$DIR/out")"
+$CTL volume rate r/v --priority 101 2>/dev/null && fail "a priority of 101"
+$CTL volume rate r/v --min "2 MiB" --max "1 MiB" 2>/dev/null && fail "a maximum below the minimum"
+$CTL volume rate r/w --priority 50 2>/dev/null && fail "a volume that is not there"
+$CTL volume rate r/v --priority 50 --max "900 MiB" >/dev/null
+stop_daemon
+start_daemon
+$CTL status --json >"$DIR/out" || :
+grep -q '"paused": true' "$DIR/out" && grep -q '"max_rate": 943718400' "$DIR/out" || fail "forgotten: $(cat "$DIR/out")"
+$CTL volume resume r/v >/dev/null
+wait_idle
+nbdcopy "$NBD" "$DIR/back"
+cmp "$DIR/in" "$DIR/back" || fail "the volume changed"
