@@ -266,6 +266,7 @@ int array_open_volume(struct array *array, unsigned index, char *why, size_t why
                                      .map = av->map != NULL ? map_store_map(av->map) : NULL,
                                      .uuid = volume->uuid,
                                      .consistency = volume->consistency,
+                                     .bad = &array->description.bad,
                                      .owner = &array->owner,
                                      .latency = &array->latency};
     av->volume = volume_open(array->loop, &options);

@@ -94,7 +94,6 @@ struct array_losses {
 /* A rebuild pass: see rebuild.c. */
 struct array_rebuild {
     uint64_t slots;  /* the members it fills; those that were lost since are out */
-    bool incomplete; /* it met rows that could not be computed */
     struct rebuild_rows rows[SB_VOLUMES_MAX];
     struct array_flush flush; /* of its end */
     struct commit_wait wait;

@@ -398,6 +398,30 @@ static void owner_row_written(struct volume_owner *owner, const struct region_ma
     rebuild_row_written(owner_array(owner), map, row);
 }
 
+/* The change goes to disk like a loss, and whoever waits for losses waits for it. */
+static bool owner_bad_change(struct volume_owner *owner, struct member *member, uint64_t start, uint64_t len, bool bad)
+{
+    struct array *array = owner_array(owner);
+    struct bad_list *list = &array->description.bad;
+    unsigned before = list->count;
+    flight_note(bad ? "bad blocks" : "bad blocks no more", start, len);
+    if (!(bad ? bad_add : bad_clear)(list, member->slot, start, len)) {
+        log_error(
+            "array %s: the list of bad blocks is full: %llu bytes of disk %s (slot %u) cannot be recorded; replace "
+            "the disk that has most of them",
+            array->description.name, (unsigned long long)len, array_disk_name(array, member->slot), member->slot);
+        return false;
+    }
+    if (bad && list->count > before)
+        log_warn(
+            "array %s: %llu bytes at %llu of the data of disk %s (slot %u) are bad: lost or stale until overwritten",
+            array->description.name, (unsigned long long)len, (unsigned long long)start,
+            array_disk_name(array, member->slot), member->slot);
+    array->losses.generation = array->description.generation + 1;
+    array_commit(array, NULL);
+    return true;
+}
+
 static bool owner_loss_recorded(struct volume_owner *owner, struct task *task)
 {
     return losses_wait(owner_array(owner), task);
@@ -424,6 +448,7 @@ const struct volume_owner_ops array_owner_ops = {
     .change_end = owner_change_end,
     .member_error = owner_member_error,
     .member_corrected = owner_member_corrected,
+    .bad_change = owner_bad_change,
     .loss_recorded = owner_loss_recorded,
     .region_change = owner_region_change,
     .journal_write = owner_journal_write,

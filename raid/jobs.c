@@ -209,7 +209,7 @@ void jobs_saved(struct array *array)
 
 /* --- rows --- */
 
-/* The row needs more members than there are, or one that stays in service refused its write. */
+/* The row needs more members than there are, or has more bad blocks than can be recorded. */
 static void job_failed(struct array *array, enum blk_status status)
 {
     struct array_jobs *jobs = &array->jobs;
@@ -217,9 +217,9 @@ static void job_failed(struct array *array, enum blk_status status)
         log_error("array %s: %s of volume %s stopped before row %llu (%s): %s", array->description.name,
                   kind_now(array)->name, volume_name(array, jobs->volume), (unsigned long long)jobs->next_row,
                   blk_status_name(status),
-                  status == BLK_READONLY ? "a disk refused a write that a volume cannot do without: move that volume's "
-                                           "data elsewhere and replace the disk"
-                                         : "bring missing disks online");
+                  status == BLK_NOSPACE ? "more blocks are bad than can be recorded: replace the disk that has most of "
+                                          "them, or move the data elsewhere"
+                                        : "bring missing disks online");
     job_of(array, jobs->volume, jobs->kind)->blocked = true;
     drain(array);
 }
@@ -255,7 +255,7 @@ static void row_done(struct row_job *work)
         jobs->failed_row = MIN(jobs->failed_row, work->row);
     else if (kind_now(array)->row_done != NULL)
         kind_now(array)->row_done(array, jobs->volume, work);
-    bool outdated = row->changes != jobs->changes && work->status != BLK_READONLY; /* members changed under it */
+    bool outdated = row->changes != jobs->changes && work->status != BLK_NOSPACE; /* members changed under it */
     if (sm_state(&jobs->state) == JOBS_DRAINING)
         drained(array);
     else if (!good && outdated)

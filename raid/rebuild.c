@@ -7,9 +7,9 @@
  * flushed, the description says ACTIVE, and then they are ONLINE.
  *
  *      begin ----> all volumes, in turn ----> flush ----> ACTIVE on disk ----> ONLINE
- *                           |
- *                           +--> some rows could not be computed (unreadable elsewhere): the members stay REBUILDING,
- *                                for they would hold wrong bytes, and hide the error
+ *
+ * Blocks that cannot be computed, since others cannot be read, are put on the list of bad blocks (row_bad.c) before
+ * their row counts as done: they answer media errors until they are overwritten, and the pass goes on.
  *
  * What is done of a pass, a bit a row: by the rebuild, or in passing by an initiator who wrote all of a row. And a
  * checkpoint, every 10 s: after a flush the description says below which row all are done
@@ -22,7 +22,7 @@
  *     the others and not the member that is filled. They are done again, and until then resync leaves the volume alone:
  *     SUSPECT is all that tells them from the others.
  * B4  So resync also waits while a pass has done rows of a volume: it makes redundancy right among members that can be
- *     read, and a member that is filled would not hear of it. A pass that ends incomplete is forgotten, on disk first.
+ *     read, and a member that is filled would not hear of it.
  */
 #include "raid/rebuild.h"
 
@@ -127,11 +127,7 @@ static bool before(const struct array *array, unsigned a, unsigned b)
 
 static void row_done(struct array *array, unsigned volume, const struct row_job *work)
 {
-    struct rebuild_rows *rows = &array->rebuild.rows[volume];
-    if (work->status == BLK_OK)
-        row_set_done(rows, work->row);
-    else
-        array->rebuild.incomplete = true;
+    row_set_done(&array->rebuild.rows[volume], work->row);
     checkpoint(array);
 }
 
@@ -156,7 +152,7 @@ void rebuild_row_written(struct array *array, const struct region_map *map, uint
 static uint64_t position_find(struct array *array, unsigned volume)
 {
     struct rebuild_rows *rows = &array->rebuild.rows[volume];
-    if (rows->done == NULL || array->rebuild.incomplete || pass_slots(array) == 0)
+    if (rows->done == NULL || pass_slots(array) == 0)
         return 0;
     rows->low = row_next(array, volume, rows->low);
     return rows->low;
@@ -168,7 +164,7 @@ void rebuild_note(struct array *array)
     struct array_rebuild *rebuild = &array->rebuild;
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].published && array_is_redundant(array, i))
-            array->description.volumes[i].rebuilt = rebuild->incomplete ? 0 : rebuild->rows[i].noted;
+            array->description.volumes[i].rebuilt = rebuild->rows[i].noted;
     for (unsigned slot = 0; slot < array->description.members_count; slot++)
         if (array->description.members[slot].state == SB_REBUILDING)
             array->description.members[slot].filling = pass_slots(array) >> slot & 1;
@@ -203,7 +199,7 @@ static void checkpoint(struct array *array)
 {
     struct array_rebuild *rebuild = &array->rebuild;
     uint64_t now = loop_now_ns(array->loop);
-    if (now - rebuild->checkpoint_ns < CHECKPOINT_NS || rebuild->checkpointing || rebuild->incomplete || array->frozen)
+    if (now - rebuild->checkpoint_ns < CHECKPOINT_NS || rebuild->checkpointing || array->frozen)
         return;
     rebuild->checkpointing = true;
     rebuild->checkpoint_ns = now;
@@ -222,7 +218,6 @@ bool rebuild_still(const struct array *array)
 static void pass_over(struct array *array)
 {
     array->rebuild.slots = 0;
-    array->rebuild.incomplete = false;
     for (unsigned i = 0; i < array->description.volumes_count; i++) {
         rows_forget(&array->rebuild.rows[i]);
         job_of(array, i, JOB_REBUILD)->position = 0;
@@ -280,21 +275,6 @@ static void pass_flushed(struct array_flush *flush)
     array_commit(array, &array->rebuild.wait);
 }
 
-/* Forgotten, on disk first (B4): resync may have its turn then. */
-static void pass_incomplete(struct array *array)
-{
-    log_error("array %s: the rebuild could not compute all rows, since blocks of other disks cannot be read. The "
-              "disk stays out of use for reads; overwrite those blocks or restore the volume, and start it again",
-              array->description.name);
-    pass_over(array);
-    for (unsigned i = 0; i < array->description.volumes_count; i++)
-        job_of(array, i, JOB_REBUILD)->blocked = true;
-    array->rebuild.saving = array->rebuild.checkpointing = true;
-    rebuild_look(array);
-    rebuild_note(array);
-    array_commit(array, &array->rebuild.checkpoint_wait);
-}
-
 /* A pass that was given up is not begun again until a member's state changes. */
 static bool blocked(struct array *array)
 {
@@ -314,10 +294,7 @@ static bool prepare(struct array *array)
         pass_begin(array);
     if (array->rebuild.slots == 0 || !pass_is_through(array))
         return false;
-    if (array->rebuild.incomplete)
-        pass_incomplete(array);
-    else
-        array_flush_start(array, &array->rebuild.flush, pass_flushed);
+    array_flush_start(array, &array->rebuild.flush, pass_flushed);
     return true;
 }
 
@@ -374,5 +351,4 @@ const struct job_kind rebuild_kind = {
     .row_next = row_next,
     .before = before,
     .prepare = prepare,
-    .row_done = row_done,
 };

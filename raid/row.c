@@ -11,8 +11,10 @@
  *   too little is left   if media errors are among the reasons the window is made narrower, to a page and then to a
  *                        block: errors of different members seldom meet in the same block. Where they do, that block
  *                        is lost: a media error with its offset. A reader gets everything around it.
+ *                        A write of such a block gives up the row's redundancy there, if the bytes have a place of their
+ *                        own; a job records what it cannot make right (row_bad.c).
  *   a write fails        the member fails (the owner's decision). The write is good if the row bears the loss, and is
- *                        acknowledged when the loss is on disk.
+ *                        acknowledged when the loss is on disk. If the member must stay, the chunk is bad.
  */
 #include "raid/row.h"
 
@@ -96,6 +98,7 @@ static void plan_again(struct row_op *op)
 
 static void next_window(struct row_op *op)
 {
+    op->spoil = false;
     op->column += op->width;
     op->width = op->window;
     if (op->column < op->end)
@@ -139,6 +142,18 @@ static void band_give_up(struct row_op *op, struct row_band *band)
     band->target &= ~lost;
 }
 
+static void band_impossible(struct row_op *op, struct row_band *band)
+{
+    if (changes_data(op) && !op->spoil && row_bad_spoil(op, band)) {
+        op->spoil = true;
+    } else if (op->job != NULL && !row_bad_lost(op, band)) {
+        fail_and_stop(op, BLK_NOSPACE, volume_offset(op));
+    } else {
+        band_give_up(op, band);
+        op->stop |= changes_data(op);
+    }
+}
+
 static void window_impossible(struct row_op *op)
 {
     if (op->late != 0) {
@@ -154,10 +169,8 @@ static void window_impossible(struct row_op *op)
         return;
     for (unsigned i = 0; i < op->bands_count; i++)
         if (op->bands[i].plan.kind == PLAN_IMPOSSIBLE)
-            band_give_up(op, &op->bands[i]);
-    if (changes_data(op)) {
-        op->stop = true;
-    } else if (op->job != NULL) {
+            band_impossible(op, &op->bands[i]);
+    if (op->job != NULL && !op->stop) {
         op->column += op->width;
         op->width = op->window;
         if (op->column < op->end)
@@ -178,6 +191,8 @@ static void io_submit(struct row_op *op, struct row_band *band, uint64_t role, e
     io->flags = kind == BLK_READ || op->fill || op->unmap ? op->flags & (BLK_BACKGROUND | BLK_NO_UNMAP) : op->flags;
     if (kind == BLK_READ && op->kind == ROW_READ && !op->patient && volume_may_hedge(op->volume, op->row, io->member))
         io->flags |= BLK_IMPATIENT;
+    if (blk_op_writes(kind) && (band->bad >> role & 1))
+        io->flags |= BLK_FUA; /* B3 */
     io->lenient = kind == BLK_DISCARD;
     io->off = place.off + band->column;
     io->len = len;
@@ -240,33 +255,42 @@ static void reads_submit(struct row_op *op)
     }
 }
 
-/*
- * By a member that stays in service all the same: nobody may believe that it took the write. A job's row is not done
- * then, and not just unreadable in places (BLK_MEDIA).
- */
-static void write_refused(struct row_op *op, enum blk_status status)
+static uint64_t place_end(const struct row_io *io)
 {
-    if (op->job != NULL) {
-        fail_and_stop(op, BLK_READONLY, volume_offset(op));
-    } else if (changes_data(op)) {
-        fail_and_stop(op, status, volume_offset(op));
-        op->spoiled = row_region_spoiled(op);
+    return io->off + io->len;
+}
+
+/* The bands in which a write stands for a role: a blank chunk is written in one piece. */
+static void write_over(struct row_op *op, const struct row_io *io, bool good)
+{
+    for (unsigned i = io->band; i < op->bands_count; i++) {
+        struct row_band *band = &op->bands[i];
+        if (place_end(io) <= op->places[io->role].off + band->column)
+            break;
+        *(good ? &band->wrote : &band->refused) |= UINT64_C(1) << io->role;
+    }
+}
+
+static void write_note(struct row_op *op, const struct row_io *io)
+{
+    struct row_band *band = &op->bands[io->band];
+    if (io->status == BLK_OK) {
+        write_over(op, io, true);
+        if (op->kind != ROW_ZERO)
+            band->corrected |= band->media & (UINT64_C(1) << io->role);
+    } else if (member_writable(io->member)) {
+        write_over(op, io, false);
+    } else if (op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_SCRUB) {
+        /* others plan without it; here it may be what the work was for */
+        fail_and_stop(op, BLK_GONE, volume_offset(op));
     }
 }
 
 static void write_done(struct row_io *io)
 {
-    struct row_op *op = io->row;
-    struct row_band *band = &op->bands[io->band];
-    if (io->status == BLK_OK) {
-        band->corrected |= band->media & (UINT64_C(1) << io->role);
-    } else if (member_writable(io->member) && !io->lenient) {
-        write_refused(op, io->status);
-    } else if (op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_SCRUB) {
-        /* others plan without it; here it may be what the work was for */
-        fail_and_stop(op, BLK_GONE, volume_offset(op));
-    }
-    io_over(op);
+    if (!io->lenient)
+        write_note(io->row, io);
+    io_over(io->row);
 }
 
 static void write_submit(struct row_op *op, struct row_band *band, uint64_t role, uint64_t len)
@@ -394,6 +418,8 @@ static bool step_locking(struct row_op *op)
         return false;
     row_region_begin(op);
     row_scrub_begin(op);
+    if (op->fill)
+        row_bad_forget(op);
     row_columns_begin(op);
     row_window_open(op);
     sm_move(&op->state, ROW_PLANNING);
@@ -404,11 +430,12 @@ static void windows_over(struct row_op *op)
 {
     if (op->kind == ROW_WORK_RESYNC && !op->stop)
         row_region_synced(op);
+    op->spoiled = op->doubt;
     if (op->spoiled && consistency_is_closed(op->volume->consistency)) {
         sm_move(&op->state, ROW_MAPPING);
         row_region_change(op);
     } else if (!changes_data(op) || op->status != BLK_OK) {
-        sm_move(&op->state, ROW_DONE);
+        sm_move(&op->state, op->noted ? ROW_RECORDING : ROW_DONE);
     } else if (op->fill && row_region_joined(op)) {
         row_columns_begin(op);
         row_window_open(op);
@@ -500,6 +527,8 @@ static bool step_starting(struct row_op *op)
         row_region_change(op);
         return true;
     }
+    if (op->noted && !owner->ops->loss_recorded(owner, &op->task)) /* B2, B4 */
+        return false;
     if (changes_data(op) && !op->fill && !op->unmap && !op->logged && row_region_joined(op)) {
         plan_again(op);
         return true;
@@ -538,6 +567,17 @@ static bool step_logging(struct row_op *op)
     return true;
 }
 
+/* So what a disk refused, or what was mended, cannot be recorded: nobody may believe that it was written. */
+static void list_is_full(struct row_op *op)
+{
+    if (op->job != NULL) {
+        fail_and_stop(op, BLK_NOSPACE, volume_offset(op));
+    } else if (changes_data(op)) {
+        fail_and_stop(op, BLK_MEDIA, volume_offset(op));
+        op->doubt = row_region_spoiled(op);
+    }
+}
+
 static bool step_writing(struct row_op *op)
 {
     if (op->pending > 0)
@@ -545,6 +585,8 @@ static bool step_writing(struct row_op *op)
     const struct layout *layout = &op->volume->layout;
     if (changes_data(op) && layout->roles - roles_count(row_readable(op)) > layout->redundancy)
         fail_and_stop(op, BLK_GONE, volume_offset(op));
+    if (!row_bad_written(op))
+        list_is_full(op);
     if (op->kind == ROW_WRITE) {
         tell_corrected(op); /* bytes that the writer brought are not read back: they may be its only copy */
         next_window(op);
@@ -569,7 +611,7 @@ static bool step_recording(struct row_op *op)
     struct volume_owner *owner = op->volume->owner;
     if (!owner->ops->loss_recorded(owner, &op->task))
         return false;
-    if (op->volume->failed) /* then the loss may be one that nobody will write down */
+    if (op->volume->failed && op->kind != ROW_READ) /* then the loss may be one that nobody will write down */
         fail(op, BLK_GONE, volume_offset(op));
     sm_move(&op->state, ROW_DONE);
     return true;
@@ -619,7 +661,8 @@ void row_start(struct row_op *op)
     for (unsigned role = 0; role < v->layout.roles; role++)
         op->places[role] = volume_place(v, op->row, role);
     op->task.run = row_task;
-    op->changing = op->stop = op->retry = op->spoiled = op->logged = op->patient = false;
+    op->changing = op->stop = op->retry = op->spoiled = op->logged = op->patient = op->noted = op->spoil = op->doubt =
+        false;
     op->status = BLK_OK;
     op->bad_off = UINT64_MAX;
     row_run(op);

@@ -9,6 +9,7 @@
  *   row_lock.c        one at a time on a row
  *   row_region.c      a row and the region map
  *   row_log.c         a row and the journal
+ *   row_bad.c         a row and the list of bad blocks
  *   row_plan.c        what to read and write (pure)
  *   row_band.c        windows, bands, and where their bytes are
  *   row_math.c        codec over bands
@@ -118,7 +119,8 @@ struct volume {
     struct region_map *map; /* the array's; NULL without redundancy */
     struct uuid uuid;
     enum sb_consistency consistency;
-    bool unmarked;   /* a CLEAN row was written and stays so: see volume_unmarked() */
+    bool unmarked; /* a CLEAN row was written and stays so: see volume_unmarked() */
+    const struct bad_list *bad;
     unsigned unmaps; /* rows on their way to UNWRITTEN: what memory says may not be durable yet */
     uint64_t start;
     bool failed, degraded; /* as of volume_recount() */
@@ -158,6 +160,8 @@ static inline enum region_state volume_region(const struct volume *v, uint64_t r
 /* Can this row be read without that member, and its redundancy be believed? Then nobody needs to wait for it long. */
 bool volume_may_hedge(const struct volume *v, uint64_t row, const struct member *without);
 struct member_place volume_place(const struct volume *v, uint64_t row, unsigned role);
+/* Are some of these bytes of a chunk bad, whatever its member answers? */
+bool volume_bad(const struct volume *v, struct member_place place, uint64_t column, uint64_t len);
 struct member *volume_member(const struct volume *v, unsigned layout_slot);
 void volume_close_if_idle(struct volume *v);
 
@@ -211,7 +215,7 @@ enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD
  *              that spoiled the row, that nothing of the row is to be replayed
  *   WRITING    writes are in flight
  *   VERIFYING  corrected chunks are read back
- *   RECORDING  waits for losses of members to be on disk (V1)
+ *   RECORDING  waits for losses of members, and bad blocks, to be on disk (V1)
  *   DONE       answered, unlocked, back in the pool
  */
 enum row_state {
@@ -232,8 +236,11 @@ enum { ROW_STATES = 11 };
 struct row_band {
     uint64_t column, len;
     uint64_t target;    /* data roles of the request in these columns */
-    uint64_t media;     /* roles that answered a media error here */
-    uint64_t corrected; /* roles rewritten because of it */
+    uint64_t media;     /* roles that answered a media error here, or are bad */
+    uint64_t bad;       /* roles that are on the list of bad blocks */
+    uint64_t wrote;     /* roles written well */
+    uint64_t refused;   /* roles not written, whose member stays all the same */
+    uint64_t corrected; /* roles rewritten because of a media error */
     struct row_plan plan;
     /* By role: the pages whose first holds byte `column`; NULL: none. */
     struct page ***old;    /* what is read or recovered */
@@ -262,10 +269,13 @@ struct row_op {
     STAILQ_HEAD(, row_op) waiting; /* behind this one, for the row */
     struct member_place *places;   /* by role: where its chunk begins */
     bool locked, changing, stop, retry;
+    bool noted;     /* the list of bad blocks was changed: on disk before anybody relies on it */
+    bool spoil;     /* this window is written without its redundancy, which is bad now */
     bool fill;      /* the row was never written: all of it is */
     unsigned disks; /* the members it began with; but for a fill, or was planned with */
     bool unmap;     /* all of it is given back */
-    bool spoiled;   /* a write was refused by a member that stays */
+    bool doubt;     /* a write was refused by a member that stays: the row is SUSPECT */
+    bool spoiled;   /* the same, when all windows are over */
     bool logged;    /* the journal stands against this window no more */
     struct region_change change;
     struct journal_record record; /* its pieces: room for all roles of all bands, with a journal */
@@ -329,6 +339,13 @@ void row_log_ask(struct row_op *op);                                        /* t
 bool row_log_over(struct row_op *op);                                       /* false: not yet */
 void row_log_written(struct row_op *op);                                    /* what was logged is in place */
 bool row_log_partial(const struct row_op *op, const struct row_band *band); /* does it take scratch pages? */
+
+/* row_bad.c; false: the list is full */
+uint64_t row_bad_roles(const struct row_op *op, uint64_t column, uint64_t len);
+void row_bad_forget(struct row_op *op);                       /* the row is filled anew */
+bool row_bad_spoil(struct row_op *op, struct row_band *band); /* false as well: the writer's bytes have no place */
+bool row_bad_lost(struct row_op *op, struct row_band *band);  /* by a job: columns that it cannot make right */
+bool row_bad_written(struct row_op *op);                      /* a window was written, as far as it was */
 
 /* row_math.c: from the old bytes and the request's to the new */
 void row_compute(struct row_op *op, struct row_band *band);

@@ -100,7 +100,9 @@ static void band_add(struct row_op *op, uint64_t column, uint64_t end, uint64_t 
     band->len = end - column;
     band->target = target;
     band->media = op->hint_column >= column && op->hint_column < end ? op->hint_roles : 0;
-    band->corrected = 0;
+    band->bad = row_bad_roles(op, column, end - column);
+    band->media |= band->bad;
+    band->wrote = band->refused = band->corrected = 0;
 }
 
 /* Data roles d0 .. d1 of a request, less d0 in columns before a and d1 in columns from b on. */
@@ -163,6 +165,14 @@ static uint64_t prefer_members(const struct row_op *op, uint64_t readable)
     return chosen;
 }
 
+static struct row_plan plan_write(const struct row_op *op, const struct row_query *q)
+{
+    struct row_plan plan = row_plan_write(q);
+    if (plan.kind == PLAN_IMPOSSIBLE && op->spoil && (q->target & ~q->writable) == 0)
+        plan = (struct row_plan){.kind = PLAN_PLAIN, .writes = q->target};
+    return plan;
+}
+
 static struct row_plan plan_band(const struct row_op *op, const struct row_band *band)
 {
     const struct layout *layout = &op->volume->layout;
@@ -184,7 +194,7 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
         return row_plan_read(&q);
     case ROW_WRITE:
     case ROW_ZERO:
-        return row_plan_write(&q);
+        return plan_write(op, &q);
     case ROW_WORK_RESYNC:
     case ROW_WORK_SCRUB:
         return row_plan_resync(&q);

@@ -38,7 +38,7 @@ bool mirror_choose(const struct volume *v, uint64_t row, uint64_t column, uint64
     uint64_t best = UINT64_MAX;
     for (unsigned r = 0; r < v->layout.roles; r++) {
         struct member_place place = volume_place(v, row, r);
-        if (!member_readable(place.member))
+        if (!member_readable(place.member) || volume_bad(v, place, column, MIN(len, v->layout.spec.chunk - column)))
             continue;
         uint64_t cost = copy_cost(v, place, column, len);
         if (cost < best) {

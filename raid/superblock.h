@@ -17,6 +17,7 @@
 
 #include "core/check.h"
 #include "core/uuid.h"
+#include "raid/bad_blocks.h"
 #include "raid/layout.h"
 
 enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 64 };
@@ -116,6 +117,7 @@ struct sb_array {
     struct sb_member members[RAID_MEMBERS_MAX];
     unsigned volumes_count;
     struct sb_volume volumes[SB_VOLUMES_MAX];
+    struct bad_list bad; /* offsets in the members' data areas */
 };
 
 /* What one member says: the array's description, and who it believes to be itself. */

@@ -237,6 +237,14 @@ static const char *volumes_check(const struct sb_array *a)
     return NULL;
 }
 
+static const char *bad_blocks_check(const struct sb_array *a)
+{
+    uint64_t sizes[RAID_MEMBERS_MAX];
+    for (unsigned i = 0; i < a->members_count; i++)
+        sizes[i] = superblock_tail(a->members[i].size) - a->data_start;
+    return bad_check(&a->bad, sizes, a->members_count);
+}
+
 const char *superblock_check(const struct sb_label *label)
 {
     const struct sb_array *a = &label->array;
@@ -245,7 +253,8 @@ const char *superblock_check(const struct sb_label *label)
         return why;
     if (uuid_is_nil(&a->uuid) || a->name[0] == '\0' || !superblock_text_ok(a->name, sizeof a->name))
         return "the array has no UUID or no printable name";
-    const char *(*const rules[])(const struct sb_array *) = {forks_check, plan_check, members_check, volumes_check};
+    const char *(*const rules[])(const struct sb_array *) = {forks_check, plan_check, members_check, volumes_check,
+                                                             bad_blocks_check};
     for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++)
         if ((why = rules[i](a)) != NULL)
             return why;

@@ -35,6 +35,7 @@ struct list {
     unsigned min, max;
     const struct field *fields;
     unsigned fields_count;
+    bool optional; /* written only when there is something in it */
 };
 
 static const char *level_word(unsigned value)
@@ -173,16 +174,24 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, rebuilt, "rebuilt", NUMBER_MAX),
 };
 
+static const struct field bad_fields[] = {
+    SMALL(bad_range, slot, "slot", RAID_MEMBERS_MAX - 1),
+    NUMBER(bad_range, start, "start", BYTES_MAX),
+    NUMBER(bad_range, length, "length", BYTES_MAX),
+};
+
 #define LIST(member, key, type, min, fields)                                                                           \
     {                                                                                                                  \
         key, offsetof(struct sb_array, member), offsetof(struct sb_array, member##_count), sizeof(struct type), min,   \
-            ARRAY_LENGTH(((struct sb_array *)0)->member), fields, ARRAY_LENGTH(fields)                                 \
+            ARRAY_LENGTH(((struct sb_array *)0)->member), fields, ARRAY_LENGTH(fields), false                          \
     }
 
 static const struct list array_lists[] = {
     LIST(forks, "forks", sb_fork, 1, fork_fields),
     LIST(members, "members", sb_member, 1, member_fields),
     LIST(volumes, "volumes", sb_volume, 0, volume_fields),
+    {"bad", offsetof(struct sb_array, bad.of), offsetof(struct sb_array, bad.count), sizeof(struct bad_range), 0,
+     BAD_MAX, bad_fields, ARRAY_LENGTH(bad_fields), true},
 };
 
 /* --- to text --- */
@@ -229,6 +238,8 @@ static bool list_to_json(const struct list *list, const struct sb_array *array, 
 {
     const char *base = (const char *)array;
     unsigned count = *(const unsigned *)(const void *)(base + list->count_off);
+    if (list->optional && count == 0)
+        return true;
     json_t *items = json_array();
     if (json_object_set_new(root, list->key, items) != 0)
         return false;
@@ -351,6 +362,8 @@ static bool list_from_json(const struct list *list, const json_t *root, struct s
     const json_t *items = json_object_get(root, list->key);
     size_t count = json_array_size(items);
     reader->list = NULL;
+    if (items == NULL && list->optional)
+        return true;
     if (!json_is_array(items) || count < list->min || count > list->max)
         return fail(reader, list->key, "is missing, or too short or too long a list");
     char *base = (char *)array;

@@ -326,6 +326,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     v->map = o->map;
     v->uuid = o->uuid;
     v->consistency = o->consistency;
+    v->bad = o->bad;
     v->owner = o->owner;
     v->latency = o->latency;
     codec_init(&v->codec, v->layout.parity, v->layout.data, v->layout.redundancy);

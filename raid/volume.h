@@ -54,6 +54,11 @@ struct volume_owner_ops {
      * time to ask again.
      */
     bool (*loss_recorded)(struct volume_owner *, struct task *task);
+    /*
+     * Bytes of a member's data area are bad from now on, or are no more. It is so in memory on return, and on disk when
+     * loss_recorded() says yes. False: the list is full.
+     */
+    bool (*bad_change)(struct volume_owner *, struct member *, uint64_t start, uint64_t len, bool bad);
     /* Bring a region of the volume's map to another state, in memory and on all live members; see region_change. */
     void (*region_change)(struct volume_owner *, struct region_map *, struct region_change *);
     /* Policies ppl and journal: see raid/journal_store.h. */
@@ -80,6 +85,7 @@ struct volume_options {
     struct region_map *map; /* of all rows, outlives the volume; NULL for a layout without redundancy, and no other */
     struct uuid uuid;
     enum sb_consistency consistency;
+    const struct bad_list *bad; /* of the array, in its description */
     struct volume_owner *owner;
     struct histogram *latency;   /* fed with the requests that are not BLK_BACKGROUND; NULL: nobody wants to know */
     unsigned runs_max, rows_max; /* contexts; 0: the usual number */
@@ -152,9 +158,9 @@ struct row_job {
     bool repair; /* SCRUB */
     uint64_t row;
     void (*done)(struct row_job *);
-    enum blk_status status; /* BLK_MEDIA: some chunk could not be read nor recovered, the others are done. BLK_READONLY:
-                               a member in service refused a write. Else members are missing */
-    bool changed;           /* something had to be written */
+    enum blk_status status;   /* BLK_MEDIA: some blocks could not be read nor recovered; they are on the list of bad
+                               blocks, and the rest is done. BLK_NOSPACE: that list is full. Else members are missing */
+    bool changed;             /* something had to be written */
     struct row_report report; /* SCRUB */
     struct task task;
     void *held; /* row.c's */

@@ -165,6 +165,8 @@ static uint64_t run_extend(const struct volume *v, uint64_t row, unsigned role, 
     for (row++; v->layout.data == 1 && len < most; row++) {
         struct member_place next = volume_place(v, row, role);
         state = volume_region(v, row);
+        if (volume_bad(v, next, 0, v->layout.spec.chunk))
+            break;
         bool alike = suspect == (state == REGION_SUSPECT) && unwritten == (state == REGION_UNWRITTEN);
         if (!alike || next.member != place.member || next.off != place.off + len)
             break;
@@ -197,7 +199,9 @@ static bool role_to_read(const struct volume *v, uint64_t row, uint64_t within, 
     *role = (unsigned)(within / chunk);
     if (v->layout.data == 1 && v->layout.roles > 1)
         return mirror_choose(v, row, within, MIN(left, v->run_max), role);
-    return !v->degraded || member_readable(volume_place(v, row, *role).member);
+    struct member_place place = volume_place(v, row, *role);
+    uint64_t column = within % chunk;
+    return member_readable(place.member) && !volume_bad(v, place, column, MIN(left, chunk - column));
 }
 
 /* Can all data of a row that the request touches be read? */
@@ -233,7 +237,7 @@ static bool cut_read(struct cutter *c, struct blk_req *req)
         c->at += zeroes;
         return true;
     }
-    if (v->degraded && !row_part_readable(v, row, within, len)) {
+    if ((v->degraded || v->bad->count > 0) && !row_part_readable(v, row, within, len)) {
         if (v->layout.redundancy > 0)
             return cut_row(c, req, row, within, len);
         if (!role_to_read(v, row, within, left, &role)) {

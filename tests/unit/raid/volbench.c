@@ -80,6 +80,16 @@ static void owner_member_corrected(struct volume_owner *owner, struct member *me
     bench_of(owner)->corrected++;
 }
 
+static bool owner_bad_change(struct volume_owner *owner, struct member *member, uint64_t start, uint64_t len, bool bad)
+{
+    struct bench *b = bench_of(owner);
+    if (!(bad ? bad_add : bad_clear)(&b->bad, member->slot, start, len))
+        return false;
+    b->loss_pending = true;
+    timer_start(&b->t->loop, &b->loss_timer, 300000);
+    return true;
+}
+
 static bool owner_loss_recorded(struct volume_owner *owner, struct task *task)
 {
     struct bench *b = bench_of(owner);
@@ -117,16 +127,13 @@ static void owner_region_change(struct volume_owner *owner, struct region_map *m
         timer_start(&b->t->loop, &b->map_timer, 50000);
 }
 
-static const struct volume_owner_ops owner_ops = {owner_change_begin,
-                                                  owner_change_end,
-                                                  owner_member_error,
-                                                  owner_member_corrected,
-                                                  owner_loss_recorded,
-                                                  owner_region_change,
-                                                  NULL,
-                                                  NULL,
-                                                  NULL,
-                                                  NULL};
+static const struct volume_owner_ops owner_ops = {.change_begin = owner_change_begin,
+                                                  .change_end = owner_change_end,
+                                                  .member_error = owner_member_error,
+                                                  .member_corrected = owner_member_corrected,
+                                                  .bad_change = owner_bad_change,
+                                                  .loss_recorded = owner_loss_recorded,
+                                                  .region_change = owner_region_change};
 
 void bench_synced(struct bench *b)
 {
@@ -204,6 +211,7 @@ void bench_reopen(struct bench *b)
                                .logical_block = b->options.logical_block,
                                .map = b->layout.redundancy > 0 ? &b->map : NULL,
                                .consistency = b->layout.redundancy > 0 ? SB_BITMAP : SB_RESYNC,
+                               .bad = &b->bad,
                                .owner = &b->owner,
                                .runs_max = b->options.runs_max,
                                .rows_max = b->options.rows_max,

@@ -38,6 +38,7 @@ struct bench {
     struct member members[BENCH_MEMBERS], *table[BENCH_MEMBERS];
     struct volume *volume;
     struct region_map map;
+    struct bad_list bad;
     struct region_change_list changes_asked;
     struct timer map_timer;
     unsigned map_commits, map_flushes; /* groups of changes so far, and those that flushed before */
