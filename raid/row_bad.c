@@ -69,7 +69,7 @@ bool row_bad_lost(struct row_op *op, struct row_band *band)
     uint64_t readable = row_readable(op), writable = row_writable(op);
     if (op->kind == ROW_WORK_REBUILD)
         return change(op, (writable & ~readable) | (readable & band->media), band->column, band->len, true);
-    if (op->volume->layout.parity) /* nobody can tell whether it is right */
+    if (op->kind == ROW_WORK_RESYNC && op->volume->layout.parity) /* nobody can tell whether it is right */
         return change(op, readable & redundancy_roles(op), band->column, band->len, true);
     return true;
 }

@@ -137,12 +137,28 @@ static void check_copies(struct sim *s, const struct sim_volume *v, const uint8_
                   v->name, i, (unsigned long long)row, (unsigned long long)column);
 }
 
-/* Of rows that were ever written. */
-static void check_redundancy(struct sim *s, const struct sim_volume *v, uint64_t base, const bool *written)
+/* Is some chunk's block of 4 KiB on the list of bad blocks? */
+static bool is_bad(const struct sb_array *a, const struct sim_volume *v, uint64_t start, uint64_t row, uint64_t column)
 {
+    for (unsigned role = 0; a->bad.count > 0 && role < v->layout.roles; role++) {
+        struct layout_place place;
+        layout_place(&v->layout, row, role, &place);
+        if (bad_overlaps(&a->bad, v->first_slot + place.slot, start + place.off + column, PAGE_BYTES))
+            return true;
+    }
+    return false;
+}
+
+/* Of rows that were ever written. */
+static void check_redundancy(struct sim *s, const struct sb_array *a, unsigned volume, const bool *written)
+{
+    const struct sim_volume *v = &s->volumes[volume];
+    uint64_t base = a->data_start + a->volumes[volume].start;
     const uint8_t *blocks[RAID_MEMBERS_MAX];
     for (uint64_t row = 0; row < v->layout.rows; row++)
         for (uint64_t column = 0; written[row] && column < v->layout.spec.chunk; column += PAGE_BYTES) {
+            if (is_bad(a, v, a->volumes[volume].start, row, column))
+                continue;
             bool zero = true; /* most likely */
             for (unsigned role = 0; role < v->layout.roles; role++) {
                 const uint8_t *block = medium_at(s, v, base, row, role, column);
@@ -163,9 +179,11 @@ static void check_disks(struct sim *s, const struct sb_array *a, bool *const *wr
         SIM_CHECK(s, !simdisk_is_volatile(disk, 0, disk->dev.info.size),
                   "sd%u was stopped cleanly with bytes in its cache", disk->number);
     }
+    SIM_CHECK(s, a->bad.count == 0 || !s->config.strict, "%u ranges of bad blocks, and never more faults than it bears",
+              a->bad.count);
     for (unsigned i = 0; i < s->config.volumes; i++)
         if (s->volumes[i].layout.redundancy > 0)
-            check_redundancy(s, &s->volumes[i], a->data_start + a->volumes[i].start, written[i]);
+            check_redundancy(s, a, i, written[i]);
 }
 
 /* --- the end --- */
