@@ -15,6 +15,7 @@ struct info_call {
     struct blk_counters counters[SB_VOLUMES_MAX];
     struct array_usage usage[SB_VOLUMES_MAX];
     struct array_scrub_info scrub[SB_VOLUMES_MAX];
+    struct array_lost lost[SB_VOLUMES_MAX];
     bool volume_there[SB_VOLUMES_MAX];
 };
 
@@ -31,33 +32,47 @@ static void run_info(struct sync_call *call)
         if (dev != NULL)
             c->usage[i] = array_usage(c->live->array, i);
         array_scrub_info(c->live->array, i, &c->scrub[i]);
+        if (dev != NULL)
+            array_lost(c->live->array, i, &c->lost[i]);
     }
     sync_finish(call);
 }
 
 static json_t *member_json(const struct live_disk *disk, const struct array_member_info *member, unsigned slot)
 {
-    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "slot", (int)slot, "state",
-                     member->state, "path", disk->path, "identity", member->identity, "present", member->present,
-                     "slow", member->slow, "recent_errors", (json_int_t)member->recent_errors, "late",
+    return json_pack("{s:i, s:s, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "slot", (int)slot,
+                     "state", member->state, "path", disk->path, "identity", member->identity, "present",
+                     member->present, "slow", member->slow, "recent_errors", (json_int_t)member->recent_errors,
+                     "bad_ranges", (json_int_t)member->bad_ranges, "bad_bytes", (json_int_t)member->bad_bytes, "late",
                      (json_int_t)member->late, "timed_out", (json_int_t)member->timed_out, "read_errors",
                      (json_int_t)member->read_errors, "corrected", (json_int_t)member->corrected, "write_errors",
                      (json_int_t)member->write_errors, "engine", disk->disk.dev != NULL ? disk->engine : "none");
 }
 
+static json_t *lost_json(const struct array_lost *lost)
+{
+    json_t *ranges = json_array();
+    for (unsigned i = 0; i < lost->count; i++)
+        json_array_append_new(ranges, json_pack("{s:I, s:I}", "offset", (json_int_t)lost->ranges[i].off, "bytes",
+                                                (json_int_t)lost->ranges[i].len));
+    return ranges;
+}
+
 static json_t *volume_json(const struct sb_volume *volume, const struct blk_counters *counters,
-                           const struct array_usage *usage, const struct array_scrub_info *scrub)
+                           const struct array_usage *usage, const struct array_scrub_info *scrub,
+                           const struct array_lost *lost)
 {
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&volume->uuid, uuid);
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", volume->name, "uuid", uuid,
-        "level", raid_level_name(volume->spec.level), "consistency", sb_consistency_name(volume->consistency),
-        "size_bytes", (json_int_t)volume->size, "chunk_bytes", (json_int_t)volume->spec.chunk, "logical_block_bytes",
-        (json_int_t)volume->logical_block, "read_requests", (json_int_t)counters->requests[BLK_READ], "write_requests",
-        (json_int_t)counters->requests[BLK_WRITE], "read_bytes", (json_int_t)counters->bytes[BLK_READ], "written_bytes",
-        (json_int_t)counters->bytes[BLK_WRITE], "used_bytes", (json_int_t)usage->written_bytes, "dirty_bytes",
-        (json_int_t)usage->dirty_bytes, "scrub", scrub_json(scrub));
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "name",
+                     volume->name, "uuid", uuid, "level", raid_level_name(volume->spec.level), "consistency",
+                     sb_consistency_name(volume->consistency), "size_bytes", (json_int_t)volume->size, "chunk_bytes",
+                     (json_int_t)volume->spec.chunk, "logical_block_bytes", (json_int_t)volume->logical_block,
+                     "read_requests", (json_int_t)counters->requests[BLK_READ], "write_requests",
+                     (json_int_t)counters->requests[BLK_WRITE], "read_bytes", (json_int_t)counters->bytes[BLK_READ],
+                     "written_bytes", (json_int_t)counters->bytes[BLK_WRITE], "used_bytes",
+                     (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes, "scrub",
+                     scrub_json(scrub), "lost_bytes", (json_int_t)lost->bytes, "lost", lost_json(lost));
 }
 
 static json_t *job_json(const struct array_job_info *job)
@@ -91,8 +106,8 @@ static json_t *array_json(struct live_array *live)
         json_array_append_new(members, member_json(&live->disks[i], &c->info.members[i], i));
     for (unsigned i = 0; i < c->description.volumes_count; i++)
         if (c->volume_there[i])
-            json_array_append_new(volumes,
-                                  volume_json(&c->description.volumes[i], &c->counters[i], &c->usage[i], &c->scrub[i]));
+            json_array_append_new(volumes, volume_json(&c->description.volumes[i], &c->counters[i], &c->usage[i],
+                                                       &c->scrub[i], &c->lost[i]));
     for (unsigned i = 0; i < c->info.jobs_count; i++)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
     char uuid[UUID_TEXT_SIZE];

@@ -56,6 +56,18 @@ void print_arrays(const json_t *status)
     }
 }
 
+/* What cannot be read any more, by volume address. */
+static void print_lost(const json_t *array, const json_t *volume)
+{
+    size_t i;
+    json_t *range;
+    json_array_foreach(json_object_get(volume, "lost"), i, range)
+    {
+        printf("  %s/%s: lost until overwritten: %" PRIu64 " bytes at %" PRIu64 "\n", text(array, "name"),
+               text(volume, "name"), number(range, "bytes"), number(range, "offset"));
+    }
+}
+
 void print_volumes(const json_t *status)
 {
     size_t i, j;
@@ -75,6 +87,7 @@ void print_volumes(const json_t *status)
             bytes(volume, "written_bytes", written);
             printf("%-24s %-8s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"),
                    text(volume, "consistency"), size, used, chunk, read, written);
+            print_lost(array, volume);
         }
     }
 }

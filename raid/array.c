@@ -634,6 +634,8 @@ void array_info(struct array *array, struct array_info *info)
         out->write_errors = member->write_errors;
         out->present = member->dev != NULL;
         out->slow = member->slow;
+        out->bad_ranges = bad_count(&a->bad, slot);
+        out->bad_bytes = bad_bytes(&a->bad, slot);
         out->recent_errors = member_recent_errors(member, loop_now_ns(array->loop));
         const struct patience_counters *waits = member->dev != NULL ? patience_counters(member->dev) : NULL;
         out->late = waits != NULL ? waits->late : 0;

@@ -148,6 +148,15 @@ struct array_usage {
     uint64_t written_bytes, dirty_bytes; /* in whole rows; without redundancy all is written, and nothing dirty */
 };
 struct array_usage array_usage(const struct array *array, unsigned volume); /* by index in the description */
+/* Bytes of a volume that are lost: they answer media errors until they are overwritten. The first ranges, and the sum. */
+struct array_lost {
+    uint64_t bytes;
+    unsigned count;
+    struct array_lost_range {
+        uint64_t off, len;
+    } ranges[32];
+};
+void array_lost(struct array *array, unsigned volume, struct array_lost *out);
 const struct sb_array *array_description(const struct array *array);
 
 struct array_job_info {
@@ -165,8 +174,9 @@ struct array_member_info {
     char state[16];
     char identity[SB_IDENTITY_SIZE];
     uint64_t read_errors, corrected, write_errors;
-    uint64_t recent_errors;   /* media errors, halved every hour: more than 20 and the disk fails */
-    uint64_t late, timed_out; /* reads had elsewhere because they took long; requests without an answer in time */
+    uint64_t recent_errors;         /* media errors, halved every hour: more than 20 and the disk fails */
+    uint64_t late, timed_out;       /* reads had elsewhere because they took long; requests without an answer in time */
+    uint64_t bad_ranges, bad_bytes; /* raid/bad_blocks.h */
     bool present;
     bool slow; /* by comparison with its peers */
 };

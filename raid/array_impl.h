@@ -8,6 +8,7 @@
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
  *   array_policy.c    rates and pauses of background work
+ *   array_lost.c      which bytes of volumes are lost
  *   map_store.c       the region maps on the members
  *   array_journal.c   the journal's part of opening, and its calls
  *   journal_store.c, journal_replay.c, journal_io.c
@@ -93,7 +94,7 @@ struct array_losses {
 
 /* A rebuild pass: see rebuild.c. */
 struct array_rebuild {
-    uint64_t slots;  /* the members it fills; those that were lost since are out */
+    uint64_t slots; /* the members it fills; those that were lost since are out */
     struct rebuild_rows rows[SB_VOLUMES_MAX];
     struct array_flush flush; /* of its end */
     struct commit_wait wait;

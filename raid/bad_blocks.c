@@ -86,6 +86,14 @@ unsigned bad_count(const struct bad_list *list, unsigned slot)
     return find(list, slot + 1, 0) - find(list, slot, 0);
 }
 
+uint64_t bad_next(const struct bad_list *list, unsigned slot, uint64_t start, uint64_t end)
+{
+    unsigned at = find(list, slot, start + 1);
+    if (!is_in(list, at, slot, end))
+        return end;
+    return list->of[at].start > start ? list->of[at].start : MIN(end, range_end(&list->of[at]));
+}
+
 uint64_t bad_bytes(const struct bad_list *list, unsigned slot)
 {
     uint64_t bytes = 0;

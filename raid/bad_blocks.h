@@ -33,6 +33,8 @@ bool bad_overlaps(const struct bad_list *list, unsigned slot, uint64_t start, ui
 bool bad_add(struct bad_list *list, unsigned slot, uint64_t start, uint64_t length);
 bool bad_clear(struct bad_list *list, unsigned slot, uint64_t start, uint64_t length);
 unsigned bad_count(const struct bad_list *list, unsigned slot);
+/* Where, after `start` and up to `end`, what is bad begins or ends. */
+uint64_t bad_next(const struct bad_list *list, unsigned slot, uint64_t start, uint64_t end);
 uint64_t bad_bytes(const struct bad_list *list, unsigned slot);
 
 /* Is it in order, within [0, size of its slot), and nowhere overlapping? NULL or a sentence. */

@@ -280,6 +280,8 @@ static void write_note(struct row_op *op, const struct row_io *io)
             band->corrected |= band->media & (UINT64_C(1) << io->role);
     } else if (member_writable(io->member)) {
         write_over(op, io, false);
+        if (changes_data(op)) /* so that a resync tries again */
+            op->doubt = row_region_spoiled(op);
     } else if (op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_SCRUB) {
         /* others plan without it; here it may be what the work was for */
         fail_and_stop(op, BLK_GONE, volume_offset(op));

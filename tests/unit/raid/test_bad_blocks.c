@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "raid/bad_blocks.h"
+#include "tests/unit/raid/arrays.h"
 #include "tests/unit/raid/volbench.h"
 
 /* --- the list --- */
@@ -323,4 +324,55 @@ Test(bad_blocks, when_the_list_is_full_the_writer_is_told)
     bool changed;
     cr_expect_eq(bench_job(b, ROW_REBUILD, 2, &changed), BLK_NOSPACE, "the job stops, and says why");
     bench_close(b);
+}
+
+/* --- arrays --- */
+
+Test(bad_blocks, an_array_keeps_them_and_says_what_is_lost)
+{
+    struct rig *rig = rig_create(4, 40 * MIB);
+    cr_assert(rig_make_one(rig, RAID_5, 4 * MIB), "%s", rig->message);
+    cr_assert_eq(rig_fill(rig, "v", 1, MIB), BLK_OK);
+    uint64_t data_start = array_description(rig->array)->data_start;
+    /* Row 2, chunk 0 of 64 KiB: what stands where does not matter, two blocks of one row do. */
+    fault_add(rig->dev[1], &(struct fault_rule){.ops = 1 << BLK_READ,
+                                                .off = data_start + 2 * 65536,
+                                                .len = 4096,
+                                                .status = BLK_MEDIA,
+                                                .until_written = true});
+    cr_assert(rig_fail(rig, 0), "%s", rig->message);
+    rig_disk_replace(rig, 0, 40 * MIB, 512);
+    cr_assert(rig_online(rig, 0), "%s", rig->message);
+    rig_settle(rig);
+    cr_expect_str_eq(rig_info(rig).state, "optimal", "the rebuild went on");
+    struct array_info info = rig_info(rig);
+    cr_expect_eq(info.members[0].bad_ranges, 1);
+    cr_expect_eq(info.members[0].bad_bytes, 4096);
+    cr_expect_eq(info.members[1].bad_bytes, 4096);
+    struct array_lost lost;
+    array_lost(rig->array, 0, &lost);
+    cr_expect(lost.count >= 1 && lost.count <= 2 && lost.bytes == lost.count * 4096, "%u ranges, %zu bytes", lost.count,
+              (size_t)lost.bytes);
+    cr_assert(rig_close(rig), "%s", rig->message);
+    fault_clear(rig->dev[1], -1);
+    cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->message);
+    uint8_t bytes[4096] = {0};
+    struct blkdev *dev = array_volume(rig->array, "v");
+    for (unsigned i = 0; i < lost.count; i++) {
+        uint64_t off = lost.ranges[i].off;
+        cr_expect_eq(off / 196608, 2, "in row 2");
+        cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off, bytes, 4096), BLK_MEDIA);
+        cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off + 4096, bytes, 4096), BLK_OK);
+    }
+    for (unsigned i = 0; i < lost.count; i++)
+        cr_expect_eq(test_io(rig->t, dev, BLK_WRITE, 0, lost.ranges[i].off, bytes, 4096), BLK_OK);
+    struct array_lost after;
+    array_lost(rig->array, 0, &after);
+    cr_expect_eq(after.bytes, 0);
+    rig_kill(rig); /* what was overwritten stays so */
+    cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->message);
+    dev = array_volume(rig->array, "v");
+    for (unsigned i = 0; i < lost.count; i++)
+        cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, lost.ranges[i].off, bytes, 4096), BLK_OK);
+    rig_destroy(rig);
 }
