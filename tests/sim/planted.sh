@@ -148,4 +148,10 @@ plant caught-up-from-another-fork 5000 \
     raid/assembly_history.c '/^bool history_is_of_slot/,/^}/{s/return theirs->generation < until;/return true;/; s/^    return false;$/    return true;/}'
 plant caught-up-though-unmarked 20000 \
     raid/array_members.c 's/ \&\& !something_unmarked(array);/ \&\& (something_unmarked(array) || true);/'
+plant late-answer-in-returned-pages 5000 \
+    raid/patience.c 's/else if (!page_is_own(c, i)) {/else if (false) {/; /^static void late_answer/,/^}/s/page_put(/if (c->below.op != BLK_READ) page_put(/'
+plant bad-range-cleared-too-early 20000 \
+    raid/row.c 's/io->flags |= BLK_FUA;/;/'
+plant unreadable-source-ignored 5000 \
+    raid/row_bad.c 's/if (op->kind == ROW_WORK_REBUILD)$/if (op->kind == ROW_WORK_REBUILD) return true; else if (false)/'
 exit $bad
