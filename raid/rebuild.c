@@ -351,4 +351,5 @@ const struct job_kind rebuild_kind = {
     .row_next = row_next,
     .before = before,
     .prepare = prepare,
+    .row_done = row_done,
 };

@@ -157,6 +157,24 @@ Test(array_hang, a_write_that_hangs_costs_the_disk_and_it_comes_back_only_when_i
     rig_destroy(p.rig);
 }
 
+Test(array_hang, a_discard_that_hangs_costs_the_disk_too_since_it_may_come_after_a_write)
+{
+    struct patient p = patient_rig(2, RAID_1);
+    for (unsigned slot = 0; slot < 2; slot++)
+        p.rig->mem[slot]->dev.info.discards = p.fault[slot]->info.discards = p.rig->dev[slot]->info.discards = true;
+    hang(&p, 1, 1 << BLK_DISCARD, 60 * SECOND, 1);
+    struct blkdev *dev = array_volume(p.rig->array, "v");
+    cr_expect_eq(test_io(p.rig->t, dev, BLK_DISCARD, 0, 0, NULL, 65536), BLK_OK);
+    cr_expect_str_eq(rig_info(p.rig).members[1].state, "failed");
+    cr_assert_eq(rig_fill(p.rig, "v", 1, MIB), BLK_OK);
+    rig_wait(p.rig, 100 * SECOND);
+    cr_expect(rig_online(p.rig, 1), "%s", p.rig->message);
+    rig_settle(p.rig);
+    cr_assert(rig_fail(p.rig, 0));
+    cr_expect(rig_holds(p.rig, "v", 1));
+    rig_destroy(p.rig);
+}
+
 Test(array_hang, an_array_is_closed_though_a_disk_hangs)
 {
     struct patient p = patient_rig(4, RAID_6);
