@@ -95,8 +95,10 @@ static bool band_written(struct row_op *op, struct row_band *band)
     uint64_t lost = 0, bad = band->refused != 0 ? refused_roles(op, band, &lost) : 0;
     bool all = change(op, bad, band->column, band->len, true);
     all &= change(op, band->bad & band->wrote & ~bad, band->column, band->len, false);
-    if (lost != 0 && op->kind != ROW_READ)
-        status_merge(&op->status, &op->bad_off, BLK_MEDIA, row_volume_offset(op, roles_lowest(lost), band->column));
+    if (lost != 0 && op->kind != ROW_READ) /* a fill fails as a whole: the row stays unwritten */
+        status_merge(&op->status, &op->bad_off, BLK_MEDIA,
+                     op->fill ? row_volume_offset(op, 0, op->first)
+                              : row_volume_offset(op, roles_lowest(lost), band->column));
     return all;
 }
 

@@ -125,9 +125,11 @@ static struct bench *open_filled(struct layout_spec spec)
 static void refuse(struct bench *b, uint64_t row, unsigned role, uint32_t count)
 {
     uint64_t off = (uint64_t)(bench_chunk(b, row, role) - b->disks[bench_slot(b, row, role)]->bytes);
-    fault_add(
-        b->faults[bench_slot(b, row, role)],
-        &(struct fault_rule){.ops = 1 << BLK_WRITE, .off = off, .len = CHUNK, .status = BLK_MEDIA, .count = count});
+    fault_add(b->faults[bench_slot(b, row, role)], &(struct fault_rule){.ops = 1 << BLK_WRITE | 1 << BLK_WRITE_ZEROES,
+                                                                        .off = off,
+                                                                        .len = CHUNK,
+                                                                        .status = BLK_MEDIA,
+                                                                        .count = count});
 }
 
 static bool chunk_is_bad(struct bench *b, uint64_t row, unsigned role, uint64_t column, uint64_t len)
@@ -287,6 +289,25 @@ Test(bad_blocks, a_row_that_is_filled_anew_has_no_bad_blocks)
     cr_expect_eq(bench_io(b, BLK_DISCARD, 0, ROW, ROW), BLK_OK);
     cr_expect_eq(bench_io(b, BLK_READ, 0, ROW, ROW), BLK_OK);
     cr_expect_eq(bench_io(b, BLK_WRITE, 0, ROW + 4096, 512), BLK_OK);
+    all_is_well(b);
+}
+
+Test(bad_blocks, a_row_whose_filling_loses_zeroes_stays_unwritten)
+{
+    struct bench *b = bench_open(&(struct bench_options){.layout = R5, .unwritten = true}, 7);
+    b->forgiving = true;
+    bench_fail(b, bench_slot(b, 1, 3));
+    testloop_run(b->t);
+    for (unsigned role = 0; role < 3; role++) {
+        refuse(b, 1, role, 100);
+        cr_expect_eq(bench_io(b, BLK_WRITE, 0, ROW + CHUNK, 512), BLK_MEDIA, "role %u", role);
+        fault_clear(b->faults[bench_slot(b, 1, role)], -1);
+        cr_expect_eq(region_get(&b->map, 1), REGION_UNWRITTEN);
+        cr_expect_eq(bench_io(b, BLK_READ, 0, ROW, ROW), BLK_OK);
+    }
+    for (unsigned slot = 0; slot < 5; slot++)
+        fault_clear(b->faults[slot], -1);
+    cr_expect_eq(bench_io(b, BLK_WRITE, 0, ROW + CHUNK, 512), BLK_OK);
     all_is_well(b);
 }
 
