@@ -447,6 +447,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     jobs_init(array);
     scrub_init(array);
     rebuild_init(array);
+    replace_init(array);
     int error = open_members(array, disks, call);
     for (unsigned i = 0; i < description->volumes_count && error == 0; i++)
         error = array_lay_out_volume(array, i, call->message, sizeof call->message);
@@ -543,7 +544,8 @@ static void close_look(struct array *array)
 {
     bool busy = array->calls > 0 || array->commit.writing > 0 || array->activity.flush.pending > 0 ||
                 array->losses.probe.pending > 0 || !jobs_stopped(array) || !rebuild_still(array) ||
-                array->volume_closing || !array_journal_idle(array) || (array->frozen && !array_maps_idle(array));
+                !replace_is_over(array) || array->volume_closing || !array_journal_idle(array) ||
+                (array->frozen && !array_maps_idle(array));
     if (!busy && (array->frozen || close_save(array)))
         close_volumes(array);
 }
@@ -557,6 +559,7 @@ void array_close(struct array *array, struct array_call *call)
     activity_stop(array);
     scrub_stop(array);
     jobs_stop(array);
+    replace_stop(array, "the array is being closed");
     array_step(array);
 }
 

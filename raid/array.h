@@ -97,6 +97,22 @@ const char *array_take_back_disk(struct array *array, unsigned slot, char *why, 
 void array_online_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
 
 /*
+ * Put another, blank disk in the place of one that is in service and goes on serving while it is copied. The call is over
+ * when that has begun, or was refused; array_replacement() tells the rest.
+ */
+void array_replace_member(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call);
+struct array_replacement {
+    bool running;
+    unsigned slot;
+    /* When it is over: */
+    int error; /* 0, or -errno and a sentence */
+    char message[256];
+    struct blkdev *left; /* the disk that is lent no more: the old one, or with an error the new one */
+};
+/* The one that runs, or ran last; all zero: none. */
+void array_replacement(const struct array *array, struct array_replacement *out);
+
+/*
  * Begin a scrub of a volume by hand (CHECK, REPAIR), in place of a patrol that is under way; or call off what is under
  * way (NONE). The call is over when it is begun: it goes on for hours, also after a restart.
  */

@@ -16,6 +16,8 @@
  *     the same, since it stands on all members that are live now.
  * C5  A member's labels take turns in its two slots, whatever the generation: none is written over the newest one. So
  *     what a member is once known to have (sb_array.committed) it keeps, however many generations are cut short.
+ * C7  A disk that takes the place of one in service (array_replace.c) gets the first label with its identity before all
+ *     others get theirs: there is no moment in which they name a disk that does not know of it.
  * C6  After a freeze nothing begins, and all waits are over as soon as no label is in flight.
  */
 #include <stdlib.h>
@@ -81,6 +83,8 @@ static void commit_over(struct array *array)
     array_step(array);
 }
 
+static void labels_to_others(struct array *array, uint64_t but);
+
 static void label_written(struct label_op *op)
 {
     struct commit_part *part = container_of(op, struct commit_part, op);
@@ -88,9 +92,15 @@ static void label_written(struct label_op *op)
     unsigned slot = part->label.slot;
     if (op->status != BLK_OK && online_joining(array, slot) == op->dev)
         online_label_failed(array, op->status);
+    else if (array->commit.others_wait)
+        replace_labelled(array, op->status);
     else if (op->status != BLK_OK && member_writable(&array->members[slot]))
         array_member_lose(array, &array->members[slot], op->status); /* C4 */
-    if (--array->commit.writing == 0)
+    if (--array->commit.writing > 0)
+        return;
+    if (array->commit.others_wait)
+        labels_to_others(array, op->status == BLK_OK ? slot_bit(slot) : 0); /* C7 */
+    else
         commit_over(array);
 }
 
@@ -112,10 +122,31 @@ static void label_start(struct array *array, unsigned slot, struct blkdev *dev)
     part->op = (struct label_op){.dev = dev,
                                  .label = &part->label,
                                  .done = label_written,
-                                 .fresh = online_joining(array, slot) == dev,
+                                 .fresh = online_joining(array, slot) == dev || array->commit.others_wait,
                                  .pool = array->commit.pages};
     array->commit.writing++;
     label_write(&part->op);
+}
+
+static struct blkdev *label_goes_to(const struct array *array, unsigned slot)
+{
+    struct blkdev *joining = online_joining(array, slot);
+    if (joining == NULL)
+        joining = replace_joining(array, slot);
+    if (joining == NULL && member_writable(&array->members[slot]))
+        joining = array->members[slot].dev;
+    return joining;
+}
+
+static void labels_to_others(struct array *array, uint64_t but)
+{
+    array->commit.others_wait = false;
+    array->commit.writing = 1; /* until all are submitted */
+    for (unsigned slot = 0; slot < array->description.members_count && !array->frozen; slot++)
+        if (!(but & slot_bit(slot)) && label_goes_to(array, slot) != NULL)
+            label_start(array, slot, label_goes_to(array, slot));
+    if (--array->commit.writing == 0) /* there are no others, or the array froze */
+        commit_over(array);
 }
 
 void commit_kick(struct array *array)
@@ -130,14 +161,14 @@ void commit_kick(struct array *array)
     array->description.updated_s = loop_wall_clock_s(array->loop);
     if (commit->fork_wanted)
         fork_begin(array);
-    for (unsigned slot = 0; slot < array->description.members_count; slot++) {
-        struct blkdev *joining = online_joining(array, slot);
-        if (joining != NULL)
-            label_start(array, slot, joining);
-        else if (member_writable(&array->members[slot]))
-            label_start(array, slot, array->members[slot].dev);
-    }
-    ASSERT(commit->writing > 0); /* an array without a live member is frozen */
+    unsigned first = 0;
+    while (first < array->description.members_count && !replace_joins_first(array, first))
+        first++;
+    commit->others_wait = first < array->description.members_count; /* C7 */
+    if (commit->others_wait)
+        label_start(array, first, replace_joining(array, first));
+    else
+        labels_to_others(array, 0);
 }
 
 void array_commit(struct array *array, struct commit_wait *wait)

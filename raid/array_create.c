@@ -556,6 +556,9 @@ void array_add_volume(struct array *array, const struct array_volume_spec *spec,
     char why[256];
     array->calls++;
     const char *refusal = array_refusal(array);
+    if (refusal == NULL &&
+        !replace_is_over(array)) /* it may be the smaller disk for which there is no more room then */
+        refusal = "is replacing a disk";
     if (refusal != NULL) {
         ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: volume %s was not added", array->description.name, refusal,
                        spec->name);

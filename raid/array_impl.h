@@ -9,10 +9,11 @@
  *   array_online.c    bringing a member back
  *   array_policy.c    rates and pauses of background work
  *   array_lost.c      which bytes of volumes are lost
+ *   array_replace.c   another disk for a member in service
  *   map_store.c       the region maps on the members
  *   array_journal.c   the journal's part of opening, and its calls
  *   journal_store.c, journal_replay.c, journal_io.c
- *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c
+ *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c, replace.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
  * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
@@ -27,6 +28,7 @@
 #include "core/check.h"
 #include "core/sm.h"
 #include "raid/array.h"
+#include "raid/array_replace.h"
 #include "raid/jobs.h"
 #include "raid/journal_store.h"
 #include "raid/label.h"
@@ -65,6 +67,7 @@ struct array_commit {
     bool fork_wanted; /* the next generation begins a new fork */
     bool reopened;    /* opened with all members that were live before */
     unsigned writing; /* labels in flight */
+    bool others_wait; /* for the first label of a disk that takes another one's place */
     uint64_t committed;
     TAILQ_HEAD(, commit_wait) waits;
     struct commit_part *parts; /* one a slot */
@@ -105,6 +108,32 @@ struct array_rebuild {
     struct commit_wait checkpoint_wait;
 };
 
+/* See raid/array_replace.h. */
+struct array_replace {
+    struct sm state; /* enum replace_state */
+    unsigned slot;
+    struct array_disk disk; /* the new one */
+    struct array_call *call;
+    struct blkdev *old;
+    struct shadow *shadow;
+    struct shadow_owner owner;
+    struct member target; /* the new disk, for what jobs write to it alone */
+    struct label_op op;
+    struct sb_label label;
+    struct replace_copy copies[JOB_WINDOW_MAX];
+    struct shadow_copy area;
+    unsigned areas; /* done */
+    /* Joining. */
+    struct sb_member before;
+    unsigned place;                /* of the old disk's label */
+    bool joining, labelled, erase; /* erase: who is left over loses its label */
+    enum blk_status joined;
+    struct commit_wait wait;
+    struct array_flush flush;
+    struct timer look;
+    struct array_replacement result;
+};
+
 /* What is remembered of the volume's scrub beside the description: raid/scrub.c. */
 struct array_scrub {
     uint64_t interval_s; /* of patrols; 0: none */
@@ -141,6 +170,7 @@ struct array {
     struct histogram latency; /* of all volumes' requests */
     struct array_jobs jobs;
     struct array_rebuild rebuild;
+    struct array_replace replace;
     struct timer scrub_timer;    /* the next look at the calendar */
     struct journal *journal;     /* NULL: no volume has one */
     struct array_online *online; /* the disk that is being brought in, or NULL */
@@ -254,6 +284,10 @@ uint64_t array_lost_slots(const struct array *array);
 const char *array_disk_name(const struct array *array, unsigned slot);
 
 /* --- array_online.c --- */
+/* May the disk, and what was read of its label, take the slot? 0, or -errno and a sentence. */
+int array_disk_fits(const struct array *array, unsigned slot, const struct array_disk *disk, char *why, size_t why_len);
+int array_label_fits(const struct array *array, const struct array_disk *disk, const struct label_op *op, char *why,
+                     size_t why_len);
 /* The label of the disk that joins could not be written. */
 void online_label_failed(struct array *array, enum blk_status status);
 /* The disk that joins at `slot`, or NULL. */

@@ -157,6 +157,7 @@ void array_stop_writing(struct array *array)
 {
     array->frozen = true;
     timer_stop(array->loop, &array->losses.settle);
+    replace_stop(array, "the array froze or was given up");
     for (unsigned slot = 0; slot < array->description.members_count; slot++)
         if (member_writable(&array->members[slot]))
             sm_move(&array->members[slot].state, MEMBER_FAILED);
@@ -282,6 +283,7 @@ static void mark_failed(struct array *array, unsigned slot, bool vanished)
     losses->lost_ns[slot] = loop_now_ns(array->loop);
     losses->vanished &= ~slot_bit(slot);
     rebuild_member_lost(array, slot);
+    replace_member_lost(array, slot);
     array_members_changed(array);
 }
 
@@ -310,7 +312,9 @@ void array_member_lose(struct array *array, struct member *member, enum blk_stat
 
 void array_member_trouble(struct array *array, struct member *member, enum blk_op op, enum blk_status status)
 {
-    if (array->frozen || !member_writable(member))
+    if (replace_is_target(array, member))
+        replace_target_failed(array, status);
+    if (array->frozen || replace_is_target(array, member) || !member_writable(member))
         return;
     if (member_error(member, op, status, loop_now_ns(array->loop)) == MEMBER_KEEP)
         return;

@@ -39,9 +39,14 @@ struct array_online {
     struct journal_wait settled;
 };
 
+static const char *text_of(const struct array_disk *disk)
+{
+    return disk->identity[0] != '\0' ? disk->identity : disk->dev->name;
+}
+
 static const char *disk_text(const struct array_online *online)
 {
-    return online->disk.identity[0] != '\0' ? online->disk.identity : online->disk.dev->name;
+    return text_of(&online->disk);
 }
 
 /* The call's message stands already. */
@@ -70,47 +75,34 @@ static void online_look(struct task *task);
 
 /* --- 2: is it fit? --- */
 
-static bool refuse_size(struct array_online *online)
-{
-    struct array *array = online->array;
-    uint64_t need = array_slot_bytes(&array->description, online->slot), size = online->disk.dev->info.size;
-    if (size >= need)
-        return false;
-    ONLINE_END(online, -ENOSPC,
-               "disk %s has %llu bytes, %llu too few: slot %u of array %s needs at least %llu, take a larger disk",
-               disk_text(online), (unsigned long long)size, (unsigned long long)(need - size), online->slot,
-               array->description.name, (unsigned long long)need);
-    return true;
-}
+/* Error and sentence in one. */
+#define UNFIT(error, ...) (text_format(why, why_len, __VA_ARGS__), (error))
 
-static bool refuse_others(struct array_online *online)
+int array_disk_fits(const struct array *array, unsigned slot, const struct array_disk *disk, char *why, size_t why_len)
 {
-    struct array *array = online->array;
-    const struct blkdev *dev = online->disk.dev;
-    if (dev->info.read_only) {
-        ONLINE_END(online, -EROFS, "disk %s is read-only: it cannot be a member", disk_text(online));
-        return true;
-    }
-    if (!superblock_text_ok(online->disk.identity, sizeof online->disk.identity)) {
-        ONLINE_END(online, -EINVAL, "disk %s has a serial number or path that is not printable text", dev->name);
-        return true;
-    }
+    const struct blkdev *dev = disk->dev;
+    const char *name = array->description.name, *text = text_of(disk);
+    uint64_t need = array_slot_bytes(&array->description, slot), size = dev->info.size;
+    if (size < need)
+        return UNFIT(
+            -ENOSPC,
+            "disk %s has %llu bytes, %llu too few: slot %u of array %s needs at least %llu, take a larger disk", text,
+            (unsigned long long)size, (unsigned long long)(need - size), slot, name, (unsigned long long)need);
+    if (dev->info.read_only)
+        return UNFIT(-EROFS, "disk %s is read-only: it cannot be a member", text);
+    if (!superblock_text_ok(disk->identity, sizeof disk->identity))
+        return UNFIT(-EINVAL, "disk %s has a serial number or path that is not printable text", dev->name);
     for (unsigned i = 0; i < array->description.members_count; i++) {
         const struct member *other = &array->members[i];
-        if (i == online->slot || other->dev == NULL)
+        if (other->dev == NULL || (i == slot && !member_writable(other)))
             continue;
-        if (other->dev == dev) {
-            ONLINE_END(online, -EBUSY, "disk %s is in slot %u of array %s already", disk_text(online), i,
-                       array->description.name);
-            return true;
-        }
-        if (other->dev->info.logical_block == dev->info.logical_block)
-            continue;
-        ONLINE_END(online, -EINVAL, "disk %s has blocks of %u bytes and array %s of %u: take a disk with the same",
-                   disk_text(online), dev->info.logical_block, array->description.name, other->dev->info.logical_block);
-        return true;
+        if (other->dev == dev)
+            return UNFIT(-EBUSY, "disk %s is in slot %u of array %s already", text, i, name);
+        if (other->dev->info.logical_block != dev->info.logical_block)
+            return UNFIT(-EINVAL, "disk %s has blocks of %u bytes and array %s of %u: take a disk with the same", text,
+                         dev->info.logical_block, name, other->dev->info.logical_block);
     }
-    return false;
+    return 0;
 }
 
 /* Some volume that needs the very disk that was in the slot, or NULL. */
@@ -128,22 +120,26 @@ static bool label_is_of_slot(const struct array_online *online)
            history_is_of_slot(&online->array->description, online->slot, &online->label);
 }
 
+int array_label_fits(const struct array *array, const struct array_disk *disk, const struct label_op *op, char *why,
+                     size_t why_len)
+{
+    if (op->status != BLK_OK)
+        return UNFIT(-EIO, "disk %s cannot be read (%s): take another one", text_of(disk), blk_status_name(op->status));
+    if (op->verdict == SB_UNSUPPORTED)
+        return UNFIT(-EBUSY, "disk %s: %s; erase it first if it is to be used here", text_of(disk), op->why);
+    if (op->verdict == SB_VALID && !uuid_equal(&op->label->array.uuid, &array->description.uuid))
+        return UNFIT(-EBUSY, "disk %s belongs to array %s: erase it first if it is to be used here", text_of(disk),
+                     op->label->array.name);
+    return 0;
+}
+
 static bool refuse_label(struct array_online *online)
 {
     struct array *array = online->array;
     const struct label_op *op = &online->op;
-    if (op->status != BLK_OK) {
-        ONLINE_END(online, -EIO, "disk %s cannot be read (%s): take another one", disk_text(online),
-                   blk_status_name(op->status));
-        return true;
-    }
-    if (op->verdict == SB_UNSUPPORTED) {
-        ONLINE_END(online, -EBUSY, "disk %s: %s; erase it first if it is to be used here", disk_text(online), op->why);
-        return true;
-    }
-    if (op->verdict == SB_VALID && !uuid_equal(&online->label.array.uuid, &array->description.uuid)) {
-        ONLINE_END(online, -EBUSY, "disk %s belongs to array %s: erase it first if it is to be used here",
-                   disk_text(online), online->label.array.name);
+    int error = array_label_fits(array, &online->disk, op, online->call->message, sizeof online->call->message);
+    if (error != 0) {
+        online_end(online, error);
         return true;
     }
     const char *volume = volume_without_redundancy(array, online->slot);
@@ -269,8 +265,12 @@ static void online_look(struct task *task)
                    online->slot);
         return;
     }
-    if (refuse_size(online) || refuse_others(online))
+    int error =
+        array_disk_fits(array, online->slot, &online->disk, online->call->message, sizeof online->call->message);
+    if (error != 0) {
+        online_end(online, error);
         return;
+    }
     online->op = (struct label_op){.dev = online->disk.dev, .label = &online->label, .done = online_label_read};
     label_read(&online->op);
 }
@@ -282,6 +282,8 @@ static bool online_refused(struct array *array, unsigned slot, const struct arra
     const char *refusal = array_refusal(array);
     if (refusal == NULL && array->online != NULL)
         refusal = "is taking in another disk";
+    if (refusal == NULL && !replace_is_over(array))
+        refusal = "is replacing a disk";
     if (refusal != NULL) {
         ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: disk %s was not taken in", array->description.name, refusal,
                        disk->identity);
@@ -333,7 +335,7 @@ static unsigned tolerance_left(const struct array *array)
 
 bool array_slot_need(const struct array *array, unsigned slot, struct array_slot_need *need)
 {
-    if (array_refusal(array) != NULL || array->online != NULL || !losses_recorded(array) ||
+    if (array_refusal(array) != NULL || array->online != NULL || !replace_is_over(array) || !losses_recorded(array) ||
         array->description.members[slot].state != SB_FAILED || member_writable(&array->members[slot]))
         return false;
     *need = (struct array_slot_need){.bytes = array_slot_bytes(&array->description, slot),

@@ -14,10 +14,8 @@
 enum { JOB_UNITS_DEEP = 3 }; /* of the window: one that is read, one that is written, one to come */
 
 static const struct job_kind *const kinds[JOB_KINDS] = {
-    [JOB_REBUILD] = &rebuild_kind,
-    [JOB_RESYNC] = &resync_kind,
-    [JOB_SCRUB] = &scrub_kind,
-    [JOB_PATROL] = &patrol_kind,
+    [JOB_REBUILD] = &rebuild_kind, [JOB_RESYNC] = &resync_kind, [JOB_REPLACE] = &replace_kind,
+    [JOB_SCRUB] = &scrub_kind,     [JOB_PATROL] = &patrol_kind,
 };
 
 static const struct sm_state jobs_states[] = {
@@ -61,7 +59,8 @@ static const char *volume_name(const struct array *array, unsigned volume)
 static bool job_wanted(const struct array *array, enum job_kind_id kind, unsigned volume)
 {
     const struct array_volume *v = &array->volumes[volume];
-    return v->published && array_is_redundant(array, volume) && kinds[kind]->wanted(array, volume);
+    return v->published && (array_is_redundant(array, volume) || kinds[kind]->any_volume) &&
+           kinds[kind]->wanted(array, volume);
 }
 
 static bool job_can_run(const struct array *array, enum job_kind_id kind, unsigned volume)
@@ -279,7 +278,10 @@ static void row_issue(struct array *array, struct job_unit *unit)
         kind_now(array)->row_begin(array, jobs->volume, &row->work);
     jobs->in_flight++;
     unit->rows++;
-    volume_row_job(array->volumes[jobs->volume].volume, &row->work);
+    if (kind_now(array)->row_start != NULL)
+        kind_now(array)->row_start(array, jobs->volume, &row->work);
+    else
+        volume_row_job(array->volumes[jobs->volume].volume, &row->work);
 }
 
 /* All rows are done. */

@@ -30,12 +30,13 @@ struct array;
 struct array_job_info;
 
 /* Heaviest first. */
-enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_SCRUB, JOB_PATROL };
-enum { JOB_KINDS = 4, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
+enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_REPLACE, JOB_SCRUB, JOB_PATROL };
+enum { JOB_KINDS = 5, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
 
 struct job_kind {
     const char *name;
     enum row_work work; /* what is done to each row */
+    bool any_volume;    /* has work on volumes without redundancy as well */
     /* Is there work of this kind on the volume, whether it can be done now or not? */
     bool (*wanted)(const struct array *, unsigned volume);
     /* Rows that the job would do if it began now: for people. */
@@ -53,13 +54,15 @@ struct job_kind {
     bool (*prepare)(struct array *);
     /* What else is to be known of a row's work before it begins. */
     void (*row_begin)(const struct array *, unsigned volume, struct row_job *);
+    /* Do the work; NULL: volume_row_job(). */
+    void (*row_start)(struct array *, unsigned volume, struct row_job *);
     /* A row is done, as far as it can be (BLK_OK or BLK_MEDIA). */
     void (*row_done)(struct array *, unsigned volume, const struct row_job *);
     /* All rows are done. job->position is the end; a kind that may be wanted again sets it back. */
     void (*end)(struct array *, unsigned volume);
 };
 
-extern const struct job_kind rebuild_kind, resync_kind, scrub_kind, patrol_kind;
+extern const struct job_kind rebuild_kind, resync_kind, replace_kind, scrub_kind, patrol_kind;
 
 /* One kind on one volume: array->volumes[volume].jobs[kind]. */
 struct job {

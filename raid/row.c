@@ -180,13 +180,19 @@ static void window_impossible(struct row_op *op)
 
 /* --- requests to members --- */
 
+/* A copy is written to the other disk alone. */
+static struct member *written_member(const struct row_op *op, uint64_t role)
+{
+    return op->kind == ROW_WORK_COPY ? op->job->copy_to : op->places[role].member;
+}
+
 static void io_submit(struct row_op *op, struct row_band *band, uint64_t role, enum blk_op kind, struct page **pages,
                       uint64_t len, void (*done)(struct row_io *))
 {
     struct row_io *io = &band->ios[role];
     struct member_place place = op->places[role];
     io->volume = op->volume;
-    io->member = place.member;
+    io->member = kind == BLK_READ ? place.member : written_member(op, role);
     io->op = kind;
     io->flags = kind == BLK_READ || op->fill || op->unmap ? op->flags & (BLK_BACKGROUND | BLK_NO_UNMAP) : op->flags;
     if (kind == BLK_READ && op->kind == ROW_READ && !op->patient && volume_may_hedge(op->volume, op->row, io->member))
@@ -290,14 +296,18 @@ static void write_note(struct row_op *op, const struct row_io *io)
 
 static void write_done(struct row_io *io)
 {
-    if (!io->lenient)
-        write_note(io->row, io);
-    io_over(io->row);
+    struct row_op *op = io->row;
+    if (op->kind != ROW_WORK_COPY && !io->lenient)
+        write_note(op, io);
+    else if (op->kind == ROW_WORK_COPY && io->status != BLK_OK && member_writable(io->member))
+        fail_and_stop(op, BLK_READONLY, volume_offset(op)); /* the new disk's error: the old one serves on */
+    io_over(op);
 }
 
 static void write_submit(struct row_op *op, struct row_band *band, uint64_t role, uint64_t len)
 {
-    bool zero = op->kind == ROW_ZERO || (op->kind == ROW_WORK_REBUILD && row_is_zero(band, (unsigned)role));
+    bool zero = op->kind == ROW_ZERO ||
+                ((op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_COPY) && row_is_zero(band, (unsigned)role));
     io_submit(op, band, role, zero ? BLK_WRITE_ZEROES : BLK_WRITE, zero ? NULL : band->new[role], len, write_done);
     if (op->job != NULL)
         op->job->changed = true;
@@ -318,7 +328,7 @@ static void writes_submit(struct row_op *op)
     for (unsigned i = 0; i < op->bands_count; i++) {
         struct row_band *band = &op->bands[i];
         FOR_EACH_ROLE(role, band->plan.writes & (i == 0 ? UINT64_MAX : ~blank))
-        if (member_writable(op->places[role].member))
+        if (member_writable(written_member(op, role)))
             write_submit(op, band, role, blank >> role & 1 ? op->width : band->len);
     }
 }

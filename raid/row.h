@@ -190,7 +190,7 @@ bool mirror_choose(const struct volume *v, uint64_t row, uint64_t column, uint64
 
 /* --- rows --- */
 
-enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD, ROW_WORK_SCRUB };
+enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD, ROW_WORK_SCRUB, ROW_WORK_COPY };
 
 /*
  * What a row does, in states. A window is a range of columns; narrow rows have one, wide ones several in turn.

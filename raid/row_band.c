@@ -173,6 +173,27 @@ static struct row_plan plan_write(const struct row_op *op, const struct row_quer
     return plan;
 }
 
+/*
+ * The chunk as the member has it; what it cannot read, as the others say it is. In a row in doubt they may say something
+ * else: there no more is taken from them than must be.
+ */
+static struct row_plan plan_copy(const struct row_op *op, const struct row_band *band, struct row_query *q)
+{
+    const struct member *to = op->job->copy_to;
+    uint64_t role = 0;
+    FOR_EACH_ROLE(r, all_roles(op))
+    role |= (uint64_t)(op->places[r].member->slot == to->slot) << r;
+    if (role == 0 || !member_writable(to))
+        return (struct row_plan){.kind = PLAN_PLAIN};
+    if (role & q->readable)
+        return (struct row_plan){.kind = PLAN_DIRECT, .reads = role, .writes = role};
+    if (!q->synced && (band->media & role) && band->len > op->volume->dev.info.logical_block)
+        return (struct row_plan){.kind = PLAN_IMPOSSIBLE};
+    q->target = role;
+    q->rewrite = 0;
+    return row_plan_rebuild(q);
+}
+
 static struct row_plan plan_band(const struct row_op *op, const struct row_band *band)
 {
     const struct layout *layout = &op->volume->layout;
@@ -202,6 +223,8 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
         q.target = q.writable & ~members;
         q.prefer = prefer_members(op, q.readable);
         return row_plan_rebuild(&q);
+    case ROW_WORK_COPY:
+        return plan_copy(op, band, &q);
     }
     UNREACHABLE("a kind of row work that is not known");
 }

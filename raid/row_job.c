@@ -1,8 +1,10 @@
 /* The jobs' way to a row: a context, when one is free, and then row.c does the work. */
 #include "raid/row.h"
 
-static const enum row_kind kinds[] = {
-    [ROW_RESYNC] = ROW_WORK_RESYNC, [ROW_REBUILD] = ROW_WORK_REBUILD, [ROW_SCRUB] = ROW_WORK_SCRUB};
+static const enum row_kind kinds[] = {[ROW_RESYNC] = ROW_WORK_RESYNC,
+                                      [ROW_REBUILD] = ROW_WORK_REBUILD,
+                                      [ROW_SCRUB] = ROW_WORK_SCRUB,
+                                      [ROW_COPY] = ROW_WORK_COPY};
 
 static void job_start(struct row_job *job, struct row_op *op)
 {

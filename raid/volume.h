@@ -120,9 +120,10 @@ unsigned volume_contexts(const struct volume *volume);
 /*
  * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from
  * data where they differ), fill the members that are REBUILDING (ROW_REBUILD: their chunks recomputed and written), or
- * compare all that is there (ROW_SCRUB: raid/row_scrub.c says what follows from a difference).
+ * compare all that is there (ROW_SCRUB: raid/row_scrub.c says what follows from a difference), or bring the chunk of one
+ * member over to another disk (ROW_COPY).
  */
-enum row_work { ROW_RESYNC, ROW_REBUILD, ROW_SCRUB };
+enum row_work { ROW_RESYNC, ROW_REBUILD, ROW_SCRUB, ROW_COPY };
 
 enum row_found {
     ROW_FOUND_CHUNK,      /* bytes of one member are wrong, beyond doubt */
@@ -155,7 +156,8 @@ struct row_report {
 
 struct row_job {
     enum row_work work;
-    bool repair; /* SCRUB */
+    bool repair;            /* SCRUB */
+    struct member *copy_to; /* COPY: the other disk, with the slot of the member it is for */
     uint64_t row;
     void (*done)(struct row_job *);
     enum blk_status status;   /* BLK_MEDIA: some blocks could not be read nor recovered; they are on the list of bad

@@ -152,6 +152,34 @@ bool rig_fail(struct rig *rig, unsigned slot)
     return call_wait(rig, &call);
 }
 
+unsigned rig_disk_more(struct rig *rig, uint64_t bytes, uint32_t logical_block)
+{
+    ASSERT(rig->count < RIG_DISKS);
+    rig_disk_new(rig, rig->count, bytes, logical_block);
+    return rig->count++;
+}
+
+bool rig_replace(struct rig *rig, unsigned slot, unsigned disk)
+{
+    struct rig_call call = rig_call();
+    struct array_disk it = rig_disk(rig, disk);
+    array_replace_member(rig->array, slot, &it, &call.call);
+    return call_wait(rig, &call);
+}
+
+bool rig_replaced(struct rig *rig)
+{
+    struct array_replacement r;
+    array_replacement(rig->array, &r);
+    for (unsigned looks = 0; r.running && looks < 100000; looks++) {
+        rig_wait(rig, 1000000);
+        array_replacement(rig->array, &r);
+    }
+    ASSERT(!r.running && r.left != NULL);
+    text_format(rig->message, sizeof rig->message, "%s", r.message);
+    return r.error == 0;
+}
+
 bool rig_forget(struct rig *rig, unsigned slot)
 {
     struct rig_call call = rig_call();

@@ -46,6 +46,11 @@ bool rig_make_one(struct rig *rig, enum raid_level level, uint64_t size);
 bool rig_close(struct rig *rig);
 bool rig_fail(struct rig *rig, unsigned slot);
 bool rig_online(struct rig *rig, unsigned slot);
+/* One more blank disk, of no slot; its number. */
+unsigned rig_disk_more(struct rig *rig, uint64_t bytes, uint32_t logical_block);
+/* Begun; then: until it is over. True: no error. */
+bool rig_replace(struct rig *rig, unsigned slot, unsigned disk);
+bool rig_replaced(struct rig *rig);
 bool rig_forget(struct rig *rig, unsigned slot);
 bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode);
 bool rig_rate(struct rig *rig, unsigned volume, unsigned priority, uint64_t min_rate, uint64_t max_rate);
