@@ -50,7 +50,7 @@ json_t *appliance_apply(struct appliance *appliance, const struct apply_options 
 const char *appliance_disk_fail(struct appliance *appliance, const char *disk);
 const char *appliance_disk_online(struct appliance *appliance, const char *disk, bool force);
 
-/* Another disk for the slot of one that is out of service. */
+/* Another disk for a slot: the one that is in service is copied and goes on serving meanwhile; else it is rebuilt. */
 const char *appliance_disk_replace(struct appliance *appliance, const char *disk, const char *path, bool force);
 /* Take the disk of a slot that is out of service, or a spare, away so that it can be unplugged. */
 const char *appliance_disk_remove(struct appliance *appliance, const char *disk);
@@ -61,7 +61,10 @@ const char *appliance_spare_add(struct appliance *appliance, const char *path, c
 /* Start an array that waits; by force also one whose acknowledged writes may not all be there. */
 const char *appliance_array_assemble(struct appliance *appliance, const char *array, bool force);
 
-/* Have spares take the slots that lost their disks: now and then, if there are any. The second may be asked anywhere. */
+/*
+ * Have spares take the slots that lost their disks, and close disks that were replaced: now and then, if there is
+ * anything to look after. The second may be asked anywhere.
+ */
 void appliance_spares_look(struct appliance *appliance);
 bool appliance_has_spares(const struct appliance *appliance);
 

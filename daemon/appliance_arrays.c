@@ -39,18 +39,17 @@ struct live_array *live_array_add(struct appliance *a, const char *name, unsigne
 
 /* --- disks --- */
 
-static void close_disk(struct live_disk *disk)
+void live_disk_close(struct live_disk *disk)
 {
     if (disk->disk.dev != NULL)
         blkdev_close_wait(disk->disk.dev);
     disk->disk.dev = NULL;
 }
 
-static bool open_disk(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
-                      size_t why_len)
+bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
+                    size_t why_len)
 {
     struct disk_options options = {.exclusive = true, .no_uring = a->threads_only, .patience_ms = PATIENCE_MS};
-    struct live_disk *disk = &live->disks[slot];
     text_format(disk->path, sizeof disk->path, "%s", path);
     disk->disk.dev = disk_open(live->home, path, &options, why, why_len);
     if (disk->disk.dev == NULL)
@@ -58,7 +57,7 @@ static bool open_disk(struct appliance *a, struct live_array *live, unsigned slo
     disk_identity(disk->disk.dev, disk->disk.identity, sizeof disk->disk.identity);
     struct blkdev *patient = patience_create(reactor_loop(live->home), disk->disk.dev, &(struct patience_options){0});
     if (patient == NULL) {
-        close_disk(disk);
+        live_disk_close(disk);
         text_format(why, why_len, "no memory to open disk %s", path);
         return false;
     }
@@ -70,7 +69,8 @@ static bool open_disk(struct appliance *a, struct live_array *live, unsigned slo
 static void close_disks(struct live_array *live)
 {
     for (unsigned i = 0; i < live->slots; i++)
-        close_disk(&live->disks[i]);
+        live_disk_close(&live->disks[i]);
+    live_disk_close(&live->newcomer);
 }
 
 /* --- calls to an array on its reactor --- */
@@ -207,7 +207,7 @@ static bool open_member(struct appliance *a, struct live_array *live, const stru
 {
     char *why = c->unusable[index];
     size_t why_len = sizeof c->unusable[index];
-    if (open_disk(a, live, slot, c->scanned[index]->path, why, why_len) &&
+    if (live_disk_open(a, live, &live->disks[slot], c->scanned[index]->path, why, why_len) &&
         array_disk_check(description, slot, &live->disks[slot].disk, why, why_len) == 0)
         return true;
     c->disks[index].unusable = why;
@@ -260,12 +260,13 @@ static void take_back_returned(struct appliance *a, struct live_array *live, con
             continue;
         const char *path = c->scanned[index]->path;
         struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};
-        if (open_disk(a, live, slot, path, why, sizeof why) && array_sync(&sync, live, run_online, why, sizeof why)) {
+        if (live_disk_open(a, live, &live->disks[slot], path, why, sizeof why) &&
+            array_sync(&sync, live, run_online, why, sizeof why)) {
             log_notice("array %s: disk %s was away and is back in slot %u", live->name, path, slot);
             continue;
         }
         log_error("array %s: disk %s is back, and was not taken into slot %u: %s", live->name, path, slot, why);
-        close_disk(&live->disks[slot]);
+        live_disk_close(&live->disks[slot]);
     }
 }
 
@@ -415,7 +416,7 @@ bool live_array_create(struct appliance *a, const struct config_array *config, u
     live->slots = spec->disks_count;
     bool good = true;
     for (unsigned slot = 0; slot < live->slots && good; slot++) {
-        good = open_disk(a, live, slot, config->disks.items[slot].text, why, why_len);
+        good = live_disk_open(a, live, &live->disks[slot], config->disks.items[slot].text, why, why_len);
         spec->disks[slot] = live->disks[slot].disk;
     }
     struct array_sync sync = {.spec = spec};
@@ -576,19 +577,19 @@ static bool free_slot(struct live_array *live, unsigned slot, char *why, size_t 
     struct slot_call c = {.live = live, .slot = slot, .why = why, .why_len = why_len};
     sync_call(&c.call, reactor_loop(live->home), run_take_back);
     if (c.free)
-        close_disk(&live->disks[slot]);
+        live_disk_close(&live->disks[slot]);
     return c.free;
 }
 
 bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                        size_t why_len)
 {
-    if (!free_slot(live, slot, why, why_len) || !open_disk(a, live, slot, path, why, why_len))
+    if (!free_slot(live, slot, why, why_len) || !live_disk_open(a, live, &live->disks[slot], path, why, why_len))
         return false;
     struct array_sync sync = {.slot = slot, .disks = &live->disks[slot].disk};
     if (array_sync(&sync, live, run_online, why, why_len))
         return true;
-    close_disk(&live->disks[slot]);
+    live_disk_close(&live->disks[slot]);
     return false;
 }
 
@@ -638,10 +639,18 @@ const char *appliance_disk_replace(struct appliance *a, const char *disk, const 
                     user->name);
         return a->message;
     }
-    if (!free_slot(live, slot, a->message, sizeof a->message) || !may_take(a, live, path, force) ||
+    if (live_newcomer_find(a, path) != NULL) {
+        text_format(a->message, sizeof a->message, "disk %s is in use: array %s is being copied to it", path,
+                    live_newcomer_find(a, path)->name);
+        return a->message;
+    }
+    bool in_service = live_slot_in_service(live, slot);
+    if ((!in_service && !free_slot(live, slot, a->message, sizeof a->message)) || !may_take(a, live, path, force) ||
         !live_disk_found_again(a, path))
         return a->message;
-    return live_array_online(a, live, slot, path, a->message, sizeof a->message) ? NULL : a->message;
+    bool begun = in_service ? live_array_replace(a, live, slot, path, a->message, sizeof a->message)
+                            : live_array_online(a, live, slot, path, a->message, sizeof a->message);
+    return begun ? NULL : a->message;
 }
 
 const char *appliance_disk_remove(struct appliance *a, const char *disk)

@@ -36,6 +36,8 @@ struct live_array {
     struct array *array;
     unsigned slots;
     struct live_disk disks[RAID_MEMBERS_MAX];
+    struct live_disk
+        newcomer; /* takes the place of one in service: daemon/appliance_replace.c. No device: there is none */
     char verdict[32], reason[1024];
     char spare_said[512]; /* why no spare took a slot, as logged */
 };
@@ -76,6 +78,7 @@ struct appliance {
     TAILQ_HEAD(, live_array) arrays;
     TAILQ_HEAD(, live_spare) spares;
     atomic_bool spares_known; /* there are some, or were */
+    atomic_bool replacing;    /* a disk in service is being replaced, or was */
     TAILQ_HEAD(, live_export) exports;
     TAILQ_HEAD(, live_target) targets;
     TAILQ_HEAD(, live_listener) listeners;
@@ -111,6 +114,21 @@ bool live_disk_found_again(struct appliance *a, const char *path);
 /* Put a disk into a slot that is out of service. It may be overwritten: that was looked at. */
 bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                        size_t why_len);
+
+bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
+                    size_t why_len);
+void live_disk_close(struct live_disk *disk);
+
+/* --- appliance_replace.c --- */
+
+bool live_slot_in_service(struct live_array *live, unsigned slot);
+/* Begin to put another disk, which may be overwritten, in the place of one in service. */
+bool live_array_replace(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
+                        size_t why_len);
+/* Close the disks that replacements which are over have left behind. */
+void live_replacements_look(struct appliance *a);
+/* The array that the path is being copied to, or NULL. */
+struct live_array *live_newcomer_find(struct appliance *a, const char *path);
 
 /* --- appliance_spares.c --- */
 

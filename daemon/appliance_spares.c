@@ -82,7 +82,7 @@ static bool is_member(struct appliance *a, const char *path)
     for (unsigned i = 0; i < live->slots; i++)
         if (live->disks[i].disk.dev != NULL && is_same_disk(live->disks[i].path, path))
             return true;
-    return false;
+    return live_newcomer_find(a, path) != NULL;
 }
 
 void live_spares_config(struct appliance *a, const struct config *config)
@@ -251,6 +251,7 @@ static bool take(struct appliance *a, const struct spare_need *need, struct live
 
 void appliance_spares_look(struct appliance *a)
 {
+    live_replacements_look(a);
     struct spare_need needs[NEEDS_MAX];
     struct spare spares[SPARES_MAX];
     struct live_spare *of[SPARES_MAX];
@@ -270,7 +271,7 @@ void appliance_spares_look(struct appliance *a)
 
 bool appliance_has_spares(const struct appliance *a)
 {
-    return atomic_load(&a->spares_known);
+    return atomic_load(&a->spares_known) || atomic_load(&a->replacing);
 }
 
 /* --- by hand --- */

@@ -273,7 +273,7 @@ static int run_disk_replace(const struct arguments *a)
 {
     return act(a, "/api/v1/disks/replace",
                json_pack("{s:s, s:s, s:b}", "disk", a->words[0], "by", a->words[1], "force", a->force),
-               "in service; it is being rebuilt: see corbelctl status");
+               "its place is being taken by the new one: see corbelctl status");
 }
 
 static int run_disk_add_spare(const struct arguments *a)
