@@ -36,7 +36,8 @@ static void device_set(struct array *array, struct blkdev *dev)
     unsigned slot = array->replace.slot;
     array_peer_leaves(array, slot);
     array->members[slot].dev = dev;
-    array_peer_joins(array, slot);
+    if (member_writable(&array->members[slot]))
+        array_peer_joins(array, slot);
 }
 
 static void ended(struct array *array)

@@ -94,7 +94,7 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_DIE] = 2,       [ACT_CABLE] = 2,    [ACT_REPLUG] = 4,  [ACT_FAIL] = 3,       [ACT_ONLINE] = 8,
         [ACT_KILL] = 5,      [ACT_POWER] = 6,    [ACT_STOP] = 4,    [ACT_SPLIT] = 1,      [ACT_SCRUB] = 5,
         [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3,
-        [ACT_PACE] = 4};
+        [ACT_PACE] = 4,      [ACT_REPLACE] = 3};
     for (unsigned i = 0; i < ACT_KINDS; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];

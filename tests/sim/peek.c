@@ -42,8 +42,19 @@ bool peek_fork_is_torn(const struct array *array)
     return a->generation != array->commit.committed && a->forks[a->forks_count - 1].generation == a->generation;
 }
 
+enum peek_replace peek_replacing(const struct array *array)
+{
+    const struct array_replace *r = &array->replace;
+    enum replace_state state = sm_state(&r->state);
+    if (state == REPLACE_JOINING || state == REPLACE_TAKING_BACK || (state == REPLACE_ENDING && array->frozen))
+        return PEEK_EITHER;
+    if (state != REPLACE_NONE && state != REPLACE_ENDING)
+        return PEEK_OLD;
+    return r->result.error == 0 ? PEEK_NEW : PEEK_GIVEN_UP;
+}
+
 bool peek_jobs_idle(const struct array *array)
 {
     struct array_job_info info[1];
-    return sm_state(&array->jobs.state) == JOBS_IDLE && jobs_info(array, info, 1) == 0;
+    return sm_state(&array->jobs.state) == JOBS_IDLE && replace_is_over(array) && jobs_info(array, info, 1) == 0;
 }

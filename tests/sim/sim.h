@@ -58,7 +58,8 @@ enum action_kind {
     ACT_REBUILT,
     ACT_OPENING,
     ACT_AFTERMATH,
-    ACT_PACE, /* work in the background is paused, goes on, is slow */
+    ACT_PACE,    /* work in the background is paused, goes on, is slow */
+    ACT_REPLACE, /* another disk for one in service */
     ACT_KINDS,
 };
 
@@ -137,6 +138,9 @@ struct sim {
     bool short_handed;  /* the next start is to be without somebody */
     bool lost;          /* the last to run is dead */
     uint64_t online;    /* slots that were ONLINE when last looked at */
+
+    struct simdisk *newcomer; /* it is to take the place of the one in this slot; NULL: none */
+    unsigned newcomer_slot;
 
     struct sim_io ios[SIM_IOS];
     unsigned ios_busy, calls_busy;
@@ -242,6 +246,9 @@ bool peek_frozen(const struct array *array);
 uint64_t peek_active(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */
 bool peek_fork_is_torn(const struct array *array);
+/* Of a replacement: the old disk is the member; a crash will tell; the new one is; it is over, and the old one still is. */
+enum peek_replace { PEEK_OLD, PEEK_EITHER, PEEK_NEW, PEEK_GIVEN_UP };
+enum peek_replace peek_replacing(const struct array *array);
 bool peek_jobs_idle(const struct array *array);
 
 static inline bool crash_is_due(const struct sim *s)

@@ -100,10 +100,20 @@ static void rows_look(struct sim *s, unsigned volume, bool saved)
     }
 }
 
+static void newcomer_look(struct sim *s)
+{
+    enum peek_replace is = s->newcomer != NULL ? peek_replacing(s->array) : PEEK_OLD;
+    if (is == PEEK_NEW)
+        s->disk_of_slot[s->newcomer_slot] = (int)s->newcomer->number;
+    if (is == PEEK_NEW || is == PEEK_GIVEN_UP)
+        s->newcomer = NULL;
+}
+
 void world_look(struct sim *s)
 {
     if (s->array == NULL || s->crashed || peek_frozen(s->array))
         return;
+    newcomer_look(s);
     s->online = peek_slots(s->array, MEMBER_ONLINE);
     s->recovering = s->recovering && !peek_jobs_idle(s->array);
     for (unsigned i = 0; i < s->config.volumes; i++)
@@ -162,6 +172,8 @@ static void note_members(struct sim *s)
     if (s->array != NULL) {
         world_look(s);
         s->must_in = s->online & peek_active(s->array);
+        if (s->newcomer != NULL && peek_replacing(s->array) != PEEK_OLD)
+            s->must_in &= ~sim_bit(s->newcomer_slot);
         s->last = s->online;
         s->torn = peek_fork_is_torn(s->array);
         s->torn_away = 0;
@@ -381,6 +393,7 @@ static void take_disks(struct sim *s, const struct assembly *a, const struct fin
 static void opened(struct sim *s, struct array *array)
 {
     s->array = array;
+    s->newcomer = NULL;
     s->torn = false;
     s->result->lives++;
     world_look(s);

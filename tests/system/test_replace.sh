@@ -1,4 +1,5 @@
-# Another disk in the place of one that is out of service, by its path; refused where it must be.
+# Another disk in the place of one that is out of service, by its path; refused where it must be. And in the place of one
+# that serves on while it is copied, under fio's eyes, in a volume with redundancy and in one without.
 . "$(dirname "$0")/functions.sh"
 make_disks 4 64M
 truncate -s 64M "$DIR/n0" "$DIR/elsewhere"
@@ -16,7 +17,7 @@ refused() { # sentence, then the operands
     $CTL disk replace "$@" >"$DIR/out" 2>&1 && fail "not refused: disk replace $*"
     grep -q "$sentence" "$DIR/out" || fail "disk replace $*: $(cat "$DIR/out")"
 }
-refused 'in service already' r/1 "$DIR/n0"
+refused 'too few' r/1 "$DIR/n1"
 $CTL disk fail r/1 >/dev/null
 refused 'not among' r/1 "$DIR/elsewhere"
 refused 'in slot 2 of array r' r/1 "$DIR/d2"
@@ -39,3 +40,37 @@ launch_daemon
 nbdcopy "$NBD" "$DIR/back"
 cmp -n 33554432 "$DIR/in" "$DIR/back" || fail "the volume changed"
 stop_daemon
+
+replaced() { # slot, path
+    $CTL disk list | grep "^r/$1 " | grep -q "$2"
+}
+for level in raid5 jbod; do
+    rm -f "$DIR"/d? "$DIR"/n? "$DIR"/elsewhere
+    make_disks 3 96M
+    truncate -s 96M "$DIR/n0" "$DIR/n1"
+    write_config $level 'size = "64 MiB";'
+    start_daemon
+    wait_idle
+    fio --name=$level --ioengine=nbd --uri="$NBD_UNIX" --rw=randrw --bsrange=512-128k --bs_unaligned=0 --blockalign=512 \
+        --size=64m --io_size=256m --rate=20m --iodepth=8 --verify=crc32c --verify_fatal=1 --verify_dump=0 \
+        --verify_state_save=0 --output="$DIR/fio.$level" &
+    FIO=$!
+    PIDS=$FIO
+    sleep 1
+    $CTL disk replace r/0 "$DIR/n0" >/dev/null || fail "$level: disk replace"
+    refused 'in use\|is replacing' r/0 "$DIR/n0"
+    wait_for_long replaced 0 "$DIR/n0" || fail "$level: $($CTL status)"
+    [ "$(array_state)" = optimal ] || fail "$level: $($CTL status)"
+    wait "$FIO" || fail "$level: fio: $(tail -n 20 "$DIR/fio.$level")"
+    PIDS=
+    nbdcopy "$NBD" "$DIR/before"
+    $CTL disk replace "$DIR/n0" "$DIR/n1" >/dev/null || fail "$level: disk replace at rest"
+    wait_for_long replaced 0 "$DIR/n1" || fail "$level: $($CTL status)"
+    dd if=/dev/zero of="$DIR/n0" bs=1M count=96 conv=notrunc status=none
+    stop_daemon
+    launch_daemon
+    [ "$(array_state)" = optimal ] || fail "$level: after a restart: $($CTL array list)"
+    nbdcopy "$NBD" "$DIR/after"
+    cmp "$DIR/before" "$DIR/after" || fail "$level: the volume changed"
+    stop_daemon
+done
