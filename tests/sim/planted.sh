@@ -154,4 +154,6 @@ plant bad-range-cleared-too-early 20000 \
     raid/row.c 's/io->flags |= BLK_FUA;/;/'
 plant unreadable-source-ignored 5000 \
     raid/row_bad.c 's/if (op->kind == ROW_WORK_REBUILD)$/if (op->kind == ROW_WORK_REBUILD) return true; else if (false)/'
+plant replaced-disk-misses-writes 2000 \
+    raid/shadow.c '/^static bool goes_to_new/,/^}/s/return req->op == BLK_FLUSH || (req->off >= s->from/return req->op == BLK_FLUSH \&\& (req->off >= s->from/'
 exit $bad
