@@ -156,4 +156,7 @@ plant unreadable-source-ignored 5000 \
     raid/row_bad.c 's/if (op->kind == ROW_WORK_REBUILD)$/if (op->kind == ROW_WORK_REBUILD) return true; else if (false)/'
 plant replaced-disk-misses-writes 2000 \
     raid/shadow.c '/^static bool goes_to_new/,/^}/s/return req->op == BLK_FLUSH || (req->off >= s->from/return req->op == BLK_FLUSH \&\& (req->off >= s->from/'
+plant replaced-before-flushed 20000 \
+    raid/array_replace.c 's/array_flush_start(array, &r->flush, flushed);/(r->flush.array = array, flushed(\&r->flush));/' \
+    raid/array_commit.c 's/ || array->commit.others_wait,/,/'
 exit $bad
