@@ -125,9 +125,9 @@ static bool goes_to_new(const struct shadow *s, const struct blk_req *req)
 static bool is_copied(const struct shadow *s, const struct blk_req *req)
 {
     const struct shadow_copy *copy;
-    LIST_FOREACH(copy, &s->copies, link)
-    if (overlap(req, copy->at, copy->piece))
-        return true;
+    for (copy = LIST_FIRST(&s->copies); copy != NULL; copy = LIST_NEXT(copy, link))
+        if (overlap(req, copy->at, copy->piece))
+            return true;
     return false;
 }
 
@@ -282,8 +282,8 @@ static void copy_go_on(struct shadow_copy *copy)
     struct shadow *s = copy->shadow;
     const struct context *c;
     copy->draining = false;
-    LIST_FOREACH(c, &s->busy, link)
-    copy->draining = copy->draining || overlap(c->parent, copy->at, copy->piece);
+    for (c = LIST_FIRST(&s->busy); c != NULL; c = LIST_NEXT(c, link))
+        copy->draining = copy->draining || overlap(c->parent, copy->at, copy->piece);
     if (copy->draining)
         return;
     copy->req = (struct blk_req){.op = BLK_READ,
