@@ -113,7 +113,7 @@ static void run_create(struct sync_call *call)
 static void run_open(struct sync_call *call)
 {
     struct array_sync *sync = container_of(call, struct array_sync, call);
-    array_open(call->loop, sync->assembly, sync->disks, &sync->array_call);
+    array_open(call->loop, sync->assembly, sync->disks, sync->journals, &sync->array_call);
 }
 
 static void run_close(struct sync_call *call)

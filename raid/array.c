@@ -338,10 +338,8 @@ static void open_replayed(struct task *task)
 {
     struct array *array = container_of(task, struct array, replayed);
     struct array_call *call = array->call;
-    if (!array_replay_end(array)) {
-        call->error = -ENOMEM;
-        text_format(call->message, sizeof call->message, "no memory to replay the journal of array %s",
-                    array->description.name);
+    call->error = array_replay_end(array, call->message, sizeof call->message);
+    if (call->error != 0) {
         open_failed(array);
     } else if (array->frozen) {
         open_over(&array->open_wait.task);
@@ -419,7 +417,7 @@ static void map_opened(struct task *task)
 }
 
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
-                            const unsigned *places, struct array_call *call)
+                            const struct array_journals *journals, const unsigned *places, struct array_call *call)
 {
     call->array = NULL;
     call->error = 0;
@@ -449,6 +447,8 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     rebuild_init(array);
     replace_init(array);
     int error = open_members(array, disks, call);
+    if (error == 0)
+        error = journal_devices_open(array, journals, call->message, sizeof call->message);
     for (unsigned i = 0; i < description->volumes_count && error == 0; i++)
         error = array_lay_out_volume(array, i, call->message, sizeof call->message);
     if (error == 0) {
@@ -460,13 +460,13 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
 }
 
 void array_open(struct loop *loop, const struct assembly *assembly, const struct array_disk *disks,
-                struct array_call *call)
+                const struct array_journals *journals, struct array_call *call)
 {
     call->array = NULL;
     if (!assembly->startable)
         CALL_END(loop, call, -EAGAIN, "array %s is not started: %s", assembly->array.name, assembly->reason);
     else
-        array_open_description(loop, &assembly->array, disks, assembly->place_of_slot, call);
+        array_open_description(loop, &assembly->array, disks, journals, assembly->place_of_slot, call);
 }
 
 /* --- close --- */
@@ -643,6 +643,16 @@ void array_info(struct array *array, struct array_info *info)
         const struct patience_counters *waits = member->dev != NULL ? patience_counters(member->dev) : NULL;
         out->late = waits != NULL ? waits->late : 0;
         out->timed_out = waits != NULL ? waits->timed_out : 0;
+    }
+    info->journals_count = a->journals_count;
+    for (unsigned i = 0; i < a->journals_count; i++) {
+        struct array_journal_info *out = &info->journals[i];
+        text_format(out->state, sizeof out->state, "%s",
+                    array->journals[i].live || a->journals[i].state != SB_JOURNAL_ACTIVE
+                        ? sb_journal_state_name(a->journals[i].state)
+                        : "failing");
+        text_format(out->identity, sizeof out->identity, "%s", a->journals[i].identity);
+        out->bytes = a->journals[i].bytes;
     }
     info->jobs_count = jobs_info(array, info->jobs, ARRAY_LENGTH(info->jobs));
 }

@@ -37,6 +37,8 @@ struct array_spec {
     char name[SB_NAME_SIZE];
     unsigned disks_count;
     struct array_disk disks[RAID_MEMBERS_MAX];
+    unsigned journals_count; /* 0: the journal is on the disks */
+    struct array_disk journals[SB_JOURNALS_MAX];
     uint64_t journal_bytes; /* on each disk; 0: 1/64 of the smallest, 4 to 64 MiB */
     unsigned volumes_count;
     struct array_volume_spec volumes[SB_VOLUMES_MAX];
@@ -62,12 +64,18 @@ void array_create(struct loop *loop, const struct array_spec *spec, struct array
 int array_disk_check(const struct sb_array *description, unsigned slot, const struct array_disk *disk, char *why,
                      size_t why_len);
 
+/* Disks of the journal, by their index in the description (journal_label_index()); dev is NULL: not there. */
+struct array_journals {
+    struct array_disk disks[SB_JOURNALS_MAX];
+    bool force; /* start without them, although they are needed */
+};
+
 /*
  * Open what assembly_decide() allows to start. disks[slot].dev is NULL where the member is absent; the others have
- * passed array_disk_check(), or the call fails.
+ * passed array_disk_check(), or the call fails. journals: NULL: none is there.
  */
 void array_open(struct loop *loop, const struct assembly *assembly, const struct array_disk *disks,
-                struct array_call *call);
+                const struct array_journals *journals, struct array_call *call);
 
 /*
  * Finish what is in flight, stop jobs, flush, mark clean, free. The volumes' users must be gone, and no other call
@@ -197,13 +205,20 @@ struct array_member_info {
     bool slow; /* by comparison with its peers */
 };
 
+struct array_journal_info {
+    char state[16]; /* "active", "failing" (is being given up), "lost", "doubtful" */
+    char identity[SB_IDENTITY_SIZE];
+    uint64_t bytes;
+};
+
 /* A snapshot for status, jobs and members included. */
 struct array_info {
     char name[SB_NAME_SIZE];
     char state[16]; /* "optimal", "degraded", "failed" (some volume is), "frozen" (start it again) */
     bool clean;
-    uint64_t generation, free_bytes; /* free bytes of extent per member */
-    unsigned members_count, jobs_count;
+    uint64_t generation, free_bytes;                    /* free bytes of extent per member */
+    unsigned members_count, jobs_count, journals_count; /* journals: 0: on the members from the beginning */
+    struct array_journal_info journals[SB_JOURNALS_MAX];
     struct array_member_info members[RAID_MEMBERS_MAX];
     struct array_job_info jobs[8];
 };

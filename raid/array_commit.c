@@ -159,6 +159,8 @@ void commit_kick(struct array *array)
     array->description.committed = MAX(array->description.committed, commit->committed);
     array->description.generation++;
     array->description.updated_s = loop_wall_clock_s(array->loop);
+    if (array->description.clean)
+        journal_doubt_over(&array->description);
     if (commit->fork_wanted)
         fork_begin(array);
     unsigned first = 0;

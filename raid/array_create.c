@@ -95,6 +95,41 @@ static const char *check_disks(const struct array_spec *spec, char *why, size_t 
     return NULL;
 }
 
+/* Rings of one size: the smallest device's. */
+static const char *describe_journals(struct loop *loop, const struct array_spec *spec, struct sb_array *out, char *why,
+                                     size_t why_len)
+{
+    uint64_t bytes = (uint64_t)JOURNAL_RING_PAGES_MAX * PAGE_BYTES,
+             least = superblock_journal_least(out->members_count);
+    if (spec->journals_count > SB_JOURNALS_MAX)
+        return SAY(why, why_len, "array %s is given %u journal devices: it takes one, or two that hold the same",
+                   spec->name, spec->journals_count);
+    for (unsigned i = 0; i < spec->journals_count; i++) {
+        const struct array_disk *disk = &spec->journals[i];
+        uint64_t size = round_down(disk->dev->info.size, MIB);
+        if (!superblock_text_ok(disk->identity, sizeof disk->identity))
+            return SAY(why, why_len, "disk %s has a serial number or path that is not printable text", disk->dev->name);
+        if (disk->dev->info.read_only)
+            return SAY(why, why_len, "disk %s is read-only: it cannot hold the journal", disk_text(disk));
+        if (size < JOURNAL_RING_START + least)
+            return SAY(why, why_len, "disk %s is too small to hold the journal: %llu MiB are the least for %u disks",
+                       disk_text(disk), (unsigned long long)((JOURNAL_RING_START + least) / MIB), out->members_count);
+        bytes = MIN(bytes, size - JOURNAL_RING_START);
+        for (unsigned j = 0; j < i + spec->disks_count; j++) {
+            const struct array_disk *other = j < i ? &spec->journals[j] : &spec->disks[j - i];
+            if (other->dev == disk->dev || (disk->identity[0] != '\0' && strcmp(other->identity, disk->identity) == 0))
+                return SAY(why, why_len, "disk %s is given twice: the journal needs a disk of its own",
+                           disk_text(disk));
+        }
+    }
+    for (; out->journals_count < spec->journals_count; out->journals_count++) {
+        struct sb_journal_device *device = &out->journals[out->journals_count];
+        *device = (struct sb_journal_device){.uuid = uuid_generate(loop), .start = JOURNAL_RING_START, .bytes = bytes};
+        text_format(device->identity, sizeof device->identity, "%s", spec->journals[out->journals_count].identity);
+    }
+    return NULL;
+}
+
 /* As given, or the level's default. */
 static uint32_t chunk_of(const struct layout_spec *spec)
 {
@@ -384,6 +419,8 @@ const char *array_describe(struct loop *loop, const struct array_spec *spec, str
         wrong = check_disks(spec, why, why_len);
     if (wrong == NULL)
         wrong = describe_members(loop, spec, out, why, why_len);
+    if (wrong == NULL)
+        wrong = describe_journals(loop, spec, out, why, why_len);
     if (wrong != NULL)
         return wrong;
     text_format(out->name, sizeof out->name, "%s", spec->name);
@@ -409,9 +446,17 @@ struct creation {
     struct array_call *call;
     struct sb_array description;
     unsigned disks_count, pending;
-    unsigned failed_slot; /* the first disk that could not be written, and why */
+    const struct array_disk *failed_disk; /* the first disk that could not be written, and why */
     enum blk_status failed_status;
+    void (*journals_labelled)(struct creation *);
     struct array_disk disks[RAID_MEMBERS_MAX];
+    struct array_journals journals;
+    struct page_pool *pages; /* the labels of journal devices */
+    struct creation_journal {
+        struct blk_req req;
+        struct page *page;
+        struct creation *creation;
+    } on_journals[SB_JOURNALS_MAX];
     struct creation_part {
         struct label_op op;
         struct sb_label label;
@@ -419,15 +464,82 @@ struct creation {
     } parts[];
 };
 
+static void creation_free(struct creation *c)
+{
+    for (unsigned i = 0; i < SB_JOURNALS_MAX; i++)
+        if (c->on_journals[i].page != NULL)
+            page_put(c->on_journals[i].page);
+    if (c->pages != NULL)
+        page_pool_retire(c->pages);
+    free(c);
+}
+
+static bool journal_pages_take(struct creation *c)
+{
+    if (c->description.journals_count > 0)
+        c->pages = page_pool_create(SB_JOURNALS_MAX);
+    for (unsigned i = 0; c->pages != NULL && i < SB_JOURNALS_MAX; i++) {
+        bool taken = page_pool_get(c->pages, &c->on_journals[i].page, 1);
+        ASSERT(taken);
+    }
+    return c->pages != NULL || c->description.journals_count == 0;
+}
+
+static void journal_labelled(struct blk_req *req)
+{
+    struct creation_journal *on = container_of(req, struct creation_journal, req);
+    struct creation *c = on->creation;
+    if (req->status != BLK_OK && c->failed_status == BLK_OK) {
+        c->failed_disk = &c->journals.disks[on - c->on_journals];
+        c->failed_status = req->status;
+    }
+    if (--c->pending == 0)
+        c->journals_labelled(c);
+}
+
+/* Labels to the journal devices, or zeroes in their place. */
+static void journals_label(struct creation *c, bool erase, void (*then)(struct creation *))
+{
+    c->journals_labelled = then;
+    c->pending = c->description.journals_count;
+    for (unsigned i = 0; i < c->description.journals_count; i++) {
+        struct creation_journal *on = &c->on_journals[i];
+        struct journal_label label = {
+            .array = c->description.uuid, .device = c->description.journals[i].uuid, .generation = 1};
+        text_format(label.name, sizeof label.name, "%s", c->description.name);
+        if (erase)
+            memset(on->page->data, 0, JOURNAL_LABEL_BYTES);
+        else
+            journal_label_encode(&label, on->page->data);
+        on->creation = c;
+        on->req = (struct blk_req){.op = BLK_WRITE,
+                                   .flags = BLK_FUA,
+                                   .off = JOURNAL_LABEL_AT,
+                                   .len = JOURNAL_LABEL_BYTES,
+                                   .pages = &on->page,
+                                   .done = journal_labelled};
+        blk_submit(c->journals.disks[i].dev, &on->req);
+    }
+    if (c->description.journals_count == 0)
+        then(c);
+}
+
+static void creation_failed(struct creation *c);
+
 /* Erased or not, that is all that can be done. */
 static void creation_erased(struct label_op *op)
 {
     struct creation *c = container_of(op, struct creation_part, op)->creation;
     if (--c->pending > 0)
         return;
+    journals_label(c, true, creation_failed);
+}
+
+static void creation_failed(struct creation *c)
+{
     CALL_END(c->loop, c->call, -EIO, "disk %s could not be written (%s): array %s was not created; replace the disk",
-             disk_text(&c->disks[c->failed_slot]), blk_status_name(c->failed_status), c->description.name);
-    free(c);
+             disk_text(c->failed_disk), blk_status_name(c->failed_status), c->description.name);
+    creation_free(c);
 }
 
 /* The same on every disk: label_write() or label_erase(). */
@@ -446,7 +558,7 @@ static void creation_written(struct label_op *op)
     struct creation_part *part = container_of(op, struct creation_part, op);
     struct creation *c = part->creation;
     if (op->status != BLK_OK && c->failed_status == BLK_OK) {
-        c->failed_slot = part->label.slot;
+        c->failed_disk = &c->disks[part->label.slot];
         c->failed_status = op->status;
     }
     if (--c->pending > 0)
@@ -457,8 +569,17 @@ static void creation_written(struct label_op *op)
     }
     log_notice("array %s: created on %u disks", c->description.name, c->disks_count);
     static const unsigned places[RAID_MEMBERS_MAX]; /* 0, as written */
-    array_open_description(c->loop, &c->description, c->disks, places, c->call);
-    free(c);
+    array_open_description(c->loop, &c->description, c->disks, &c->journals, places, c->call);
+    creation_free(c);
+}
+
+/* The devices are labelled: now the members, or nobody. */
+static void creation_members(struct creation *c)
+{
+    if (c->failed_status != BLK_OK)
+        journals_label(c, true, creation_failed);
+    else
+        creation_start(c, label_write, creation_written);
 }
 
 void array_create(struct loop *loop, const struct array_spec *spec, struct array_call *call)
@@ -480,12 +601,18 @@ void array_create(struct loop *loop, const struct array_spec *spec, struct array
     c->call = call;
     c->disks_count = count;
     memcpy(c->disks, spec->disks, count * sizeof c->disks[0]);
+    memcpy(c->journals.disks, spec->journals, sizeof c->journals.disks);
+    if (!journal_pages_take(c)) {
+        CALL_END(loop, call, -ENOMEM, "no memory to create array %s", spec->name);
+        creation_free(c);
+        return;
+    }
     for (unsigned i = 0; i < count; i++) {
         c->parts[i].creation = c;
         c->parts[i].label =
             (struct sb_label){.array = c->description, .member = c->description.members[i].uuid, .slot = i};
     }
-    creation_start(c, label_write, creation_written);
+    journals_label(c, false, creation_members);
 }
 
 /* --- one more volume --- */

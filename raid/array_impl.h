@@ -12,7 +12,7 @@
  *   array_replace.c   another disk for a member in service
  *   map_store.c       the region maps on the members
  *   array_journal.c   the journal's part of opening, and its calls
- *   journal_store.c, journal_replay.c, journal_io.c
+ *   journal_store.c, journal_replay.c, journal_io.c, journal_device.c
  *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c, replace.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
@@ -30,6 +30,7 @@
 #include "raid/array.h"
 #include "raid/array_replace.h"
 #include "raid/jobs.h"
+#include "raid/journal_device.h"
 #include "raid/journal_store.h"
 #include "raid/label.h"
 #include "raid/map_store.h"
@@ -171,16 +172,18 @@ struct array {
     struct array_jobs jobs;
     struct array_rebuild rebuild;
     struct array_replace replace;
-    struct timer scrub_timer;    /* the next look at the calendar */
-    struct journal *journal;     /* NULL: no volume has one */
-    struct array_online *online; /* the disk that is being brought in, or NULL */
-    struct array_call *call;     /* of open or close */
-    unsigned calls;              /* of others, not over */
+    struct timer scrub_timer;                        /* the next look at the calendar */
+    struct journal *journal;                         /* NULL: no volume has one */
+    struct journal_device journals[SB_JOURNALS_MAX]; /* as description.journals */
+    struct array_online *online;                     /* the disk that is being brought in, or NULL */
+    struct array_call *call;                         /* of open or close */
+    unsigned calls;                                  /* of others, not over */
     struct task step;
     struct task map_opened;
     unsigned next_map; /* to be loaded */
     struct commit_wait open_wait;
-    bool replay_wanted; /* it was not stopped cleanly */
+    bool replay_wanted;    /* it was not stopped cleanly */
+    bool journal_given_up; /* nor is its journal there */
     struct journal_replay *replay;
     struct task replayed;
     /* Closing. */
@@ -205,7 +208,7 @@ void array_call_over(struct array *array, struct array_call *call, int error);
 void array_step(struct array *array);
 /* places: by slot, where the disk's newest label stands (sb_label.place). */
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
-                            const unsigned *places, struct array_call *call);
+                            const struct array_journals *journals, const unsigned *places, struct array_call *call);
 /* Layout and region map, then blkdev, of volume `index`, from the description. 0 or -errno with `why`. */
 int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t why_len);
 int array_open_volume(struct array *array, unsigned index, char *why, size_t why_len);
@@ -227,7 +230,8 @@ int array_open_journal(struct array *array, char *why, size_t why_len);
 bool array_must_replay(const struct array *array);
 /* Of an array that is being opened: then comes array->replayed. False: no memory. */
 bool array_replay_start(struct array *array);
-bool array_replay_end(struct array *array);
+/* 0, or -errno and why. */
+int array_replay_end(struct array *array, char *why, size_t why_len);
 void array_epoch_begin(struct array *array);
 bool array_journal_idle(const struct array *array);
 

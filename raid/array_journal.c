@@ -37,7 +37,7 @@ bool array_journal_idle(const struct array *array)
 
 bool array_must_replay(const struct array *array)
 {
-    return !array->description.clean && has_journal(array);
+    return !array->description.clean && has_journal(array) && !array->journal_given_up;
 }
 
 void array_epoch_begin(struct array *array)
@@ -51,13 +51,20 @@ bool array_replay_start(struct array *array)
     return array->replay != NULL;
 }
 
-bool array_replay_end(struct array *array)
+int array_replay_end(struct array *array, char *why, size_t why_len)
 {
     uint64_t records;
-    bool good = journal_replay_end(array->replay, &records);
+    int error = journal_replay_end(array->replay, &records);
     array->replay = NULL;
-    if (good)
+    if (error == -EIO)
+        text_format(why, why_len,
+                    "the journal device of array %s cannot be read: start it again, or take the device out and start "
+                    "with apply --force, and blocks that were being written may be wrong",
+                    array->description.name);
+    else if (error != 0)
+        text_format(why, why_len, "no memory to replay the journal of array %s", array->description.name);
+    else
         log_notice("array %s: %llu writes that were under way were brought to an end from the journal",
                    array->description.name, (unsigned long long)records);
-    return good;
+    return error;
 }

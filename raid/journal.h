@@ -40,6 +40,7 @@ enum {
     JOURNAL_EXTENTS_MAX = 4,
     JOURNAL_ENTRY_PAGES = 64, /* at most, header and payload */
     JOURNAL_COLUMNS_MAX = 16 << 20,
+    JOURNAL_RING_PAGES_MAX = 1 << 20, /* of a ring more is not used */
 };
 #define JOURNAL_WINDOW_MAX (128 * KIB) /* bytes of a chunk that one record logs at most */
 #define JOURNAL_BYTES_MIN  (1 * MIB)   /* of a member's journal area */
@@ -61,6 +62,7 @@ struct journal_entry {
     enum journal_kind kind;
     unsigned slot; /* of this part */
     uint32_t page; /* where it stands in the ring */
+    unsigned copy; /* not on disk: of several devices with the same, the one it was found on */
     unsigned extents_count;
     struct journal_extent extents[JOURNAL_EXTENTS_MAX];
 };

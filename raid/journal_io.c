@@ -7,7 +7,8 @@ enum { TRIES = 3 };
 
 static bool in_service(const struct journal_io *io)
 {
-    return !io->array->frozen && member_writable(&io->array->members[io->slot]);
+    return !io->array->frozen &&
+           (io->device != NULL ? io->device->live : member_writable(&io->array->members[io->slot]));
 }
 
 static void finish(struct journal_io *io, enum blk_status status)
@@ -20,7 +21,7 @@ static void piece_done(struct blk_req *req);
 
 static void piece_start(struct journal_io *io)
 {
-    struct blkdev *dev = io->array->members[io->slot].dev;
+    struct blkdev *dev = io->device != NULL ? io->device->dev : io->array->members[io->slot].dev;
     uint64_t left = io->off + io->len - io->at, most = dev->info.max_request;
     bool all = most == 0 || left <= most;
     io->req = (struct blk_req){.op = io->op,
@@ -37,7 +38,7 @@ static void piece_failed(struct journal_io *io)
     struct array *array = io->array;
     struct member *member = &array->members[io->slot];
     enum blk_status status = io->req.status;
-    if (in_service(io))
+    if (in_service(io) && io->device == NULL)
         array_member_trouble(array, member, io->op, status);
     if (in_service(io) && io->op == BLK_READ && status == BLK_MEDIA) {
         finish(io, BLK_MEDIA);
@@ -47,7 +48,9 @@ static void piece_failed(struct journal_io *io)
         piece_start(io);
         return;
     }
-    if (in_service(io))
+    if (in_service(io) && io->device != NULL)
+        journal_device_lose(array, io->device, status);
+    else if (in_service(io))
         array_member_lose(array, member, status);
     finish(io, BLK_GONE);
 }

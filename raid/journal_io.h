@@ -1,5 +1,5 @@
 /*
- * One request of the journal to one member: cut to what the device takes, errors told to the array.
+ * One request of the journal to one member, or journal device: cut to what the device takes, errors told to the array.
  *
  * A member that is out of service is not asked. A read that meets a media error ends with it; anything else is tried
  * three times while the member stays, and then the member is lost: a log that cannot be written or read is none.
@@ -10,12 +10,14 @@
 #include "core/blkdev.h"
 
 struct array;
+struct journal_device;
 
 struct journal_io {
     /* Set by the user. */
     struct array *array;
     unsigned slot;
-    enum blk_op op; /* READ or WRITE */
+    struct journal_device *device; /* NULL: the member in the slot */
+    enum blk_op op;                /* READ or WRITE */
     unsigned flags;
     uint64_t off, len; /* bytes of the member's device */
     struct page **pages;

@@ -1,6 +1,7 @@
 /* See raid/journal_replay.h. */
 #include "raid/journal_replay.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +23,10 @@ static const struct sm_state replay_states[] = {
     [REPLAY_OVER] = {"over", 0},
 };
 
-/* One member's ring, read in stretches. */
+/* The ring of one member, or device, read in stretches. */
 struct scan {
     struct journal_replay *replay;
+    struct journal_device *device; /* NULL: a member */
     struct journal_io io;
     uint32_t next, count; /* page of the ring where the stretch begins; its pages */
     uint32_t single;      /* after an error: page by page; else count */
@@ -51,14 +53,17 @@ struct journal_replay {
     struct array *array;
     struct sm state;
     struct task *over, recorded;
+    struct journal_device *device; /* whose entries are replayed; NULL: the members' */
+    unsigned scans_count;
+    uint64_t start; /* of the rings, bytes; and their pages */
     uint32_t ring;
-    bool no_memory;
+    bool no_memory, unreadable;
     struct journal_entry *entries;
     size_t count, room, next;
     uint64_t tail, records;
     unsigned busy;
     struct page_pool *pages;
-    struct scan *scans; /* by slot */
+    struct scan *scans; /* by slot, or by device */
     struct worker workers[WORKERS];
 };
 
@@ -253,7 +258,9 @@ static void part_loaded(struct journal_io *io)
         slice_start(w);
         return;
     }
-    if (slot_is_live(r, io->slot)) /* it was whole a moment ago */
+    if (io->device != NULL)
+        r->unreadable = true;
+    else if (slot_is_live(r, io->slot)) /* it was whole a moment ago */
         array_member_lose(r->array, &r->array->members[io->slot], BLK_MEDIA);
     part_over(w);
 }
@@ -278,8 +285,9 @@ static void part_start(struct worker *w)
     }
     w->io = (struct journal_io){.array = r->array,
                                 .slot = entry->slot,
+                                .device = r->device,
                                 .op = BLK_READ,
-                                .off = r->array->description.journal_start + (entry->page + UINT64_C(1)) * PAGE_BYTES,
+                                .off = r->start + (entry->page + UINT64_C(1)) * PAGE_BYTES,
                                 .len = (uint64_t)pages * PAGE_BYTES,
                                 .pages = w->payload,
                                 .done = part_loaded};
@@ -348,7 +356,7 @@ static void dispatch(struct journal_replay *r)
 
 static void replay_settled(struct journal_replay *r)
 {
-    uint64_t survivors = 0, active = 0;
+    uint64_t survivors = r->device != NULL ? UINT64_MAX : 0, active = 0; /* a device has all parts */
     if (!losses_wait(r->array, &r->recorded))
         return;
     sm_move(&r->state, REPLAY_REPLAYING);
@@ -356,7 +364,8 @@ static void replay_settled(struct journal_replay *r)
         survivors |= slot_is_live(r, slot) ? slot_bit(slot) : 0;
         active |= member_readable(&r->array->members[slot]) ? slot_bit(slot) : 0;
     }
-    r->count = r->no_memory || r->array->frozen ? 0 : journal_choose(r->entries, r->count, survivors, active);
+    r->count =
+        r->no_memory || r->unreadable || r->array->frozen ? 0 : journal_choose(r->entries, r->count, survivors, active);
     dispatch(r);
 }
 
@@ -374,13 +383,29 @@ static bool volumes_bear(const struct array *array, unsigned slot)
     return true;
 }
 
-static void scan_over(struct scan *scan)
+/* What was begun in place stands on every device that was live: one of them is enough. */
+static void device_choose(struct journal_replay *r)
 {
-    struct journal_replay *r = scan->replay;
-    struct array *array = r->array;
-    if (--r->busy > 0)
+    size_t kept = 0;
+    unsigned chosen = 0;
+    while (chosen < r->scans_count && (r->scans[chosen].damaged || !r->scans[chosen].device->live))
+        chosen++;
+    r->unreadable = chosen == r->scans_count;
+    if (r->unreadable)
         return;
-    sm_move(&r->state, REPLAY_SETTLING);
+    r->device = r->scans[chosen].device;
+    for (unsigned i = 0; i < r->scans_count; i++)
+        if (r->scans[i].damaged)
+            journal_device_lose(r->array, r->scans[i].device, BLK_MEDIA);
+    for (size_t i = 0; i < r->count; i++)
+        if (r->entries[i].copy == chosen)
+            r->entries[kept++] = r->entries[i];
+    r->count = kept;
+}
+
+static void members_settle(struct journal_replay *r)
+{
+    struct array *array = r->array;
     for (unsigned slot = 0; slot < array->description.members_count; slot++) {
         if (!r->scans[slot].damaged || !slot_is_live(r, slot))
             continue;
@@ -391,6 +416,18 @@ static void scan_over(struct scan *scan)
                       "without: blocks that were being written when the array stopped may be wrong",
                       array->description.name, array_disk_name(array, slot), slot);
     }
+}
+
+static void scan_over(struct scan *scan)
+{
+    struct journal_replay *r = scan->replay;
+    if (--r->busy > 0)
+        return;
+    sm_move(&r->state, REPLAY_SETTLING);
+    if (scan->device != NULL)
+        device_choose(r);
+    else
+        members_settle(r);
     replay_settled(r);
 }
 
@@ -417,21 +454,23 @@ static bool entries_make_room(struct journal_replay *r)
     return true;
 }
 
-static void entry_keep(struct journal_replay *r, const struct journal_entry *entry)
+static void entry_keep(struct journal_replay *r, const struct journal_entry *entry, unsigned copy)
 {
     r->tail = MAX(r->tail, entry->tail);
     if (r->count == r->room && !entries_make_room(r)) {
         r->no_memory = true;
         return;
     }
-    r->entries[r->count++] = *entry;
+    r->entries[r->count] = *entry;
+    r->entries[r->count++].copy = copy;
 }
 
 static bool is_ours(const struct scan *scan, uint32_t at, struct journal_entry *entry)
 {
     const struct journal_replay *r = scan->replay;
     return journal_decode(scan->pages[at]->data, entry) && entry->page == scan->next + at &&
-           entry->slot == (unsigned)(scan - r->scans) && uuid_equal(&entry->epoch, &r->array->description.epoch);
+           (scan->device != NULL || entry->slot == (unsigned)(scan - r->scans)) &&
+           uuid_equal(&entry->epoch, &r->array->description.epoch);
 }
 
 /* Keep what is whole; the next stretch begins with the first entry that is not all in this one. */
@@ -449,7 +488,7 @@ static void stretch_look(struct scan *scan)
             break;
         if (at + whole > scan->count || !journal_payload_is_whole(&entry, scan->pages + at + 1))
             continue;
-        entry_keep(r, &entry);
+        entry_keep(r, &entry, (unsigned)(scan - r->scans));
         pages = whole;
     }
     scan->next += at;
@@ -476,7 +515,7 @@ static void stretch_done(struct journal_io *io)
         stretch_look(scan);
         return;
     }
-    io->off = scan->replay->array->description.journal_start + (scan->next + scan->single) * (uint64_t)PAGE_BYTES;
+    io->off = scan->replay->start + (scan->next + scan->single) * (uint64_t)PAGE_BYTES;
     io->len = PAGE_BYTES;
     io->pages = &scan->pages[scan->single];
     journal_io_start(io);
@@ -492,8 +531,9 @@ static void stretch_read(struct scan *scan)
     scan->count = scan->single = MIN((uint32_t)JOURNAL_ENTRY_PAGES, r->ring - scan->next);
     scan->io = (struct journal_io){.array = r->array,
                                    .slot = (unsigned)(scan - r->scans),
+                                   .device = scan->device,
                                    .op = BLK_READ,
-                                   .off = r->array->description.journal_start + scan->next * (uint64_t)PAGE_BYTES,
+                                   .off = r->start + scan->next * (uint64_t)PAGE_BYTES,
                                    .len = (uint64_t)scan->count * PAGE_BYTES,
                                    .pages = scan->pages,
                                    .done = stretch_done};
@@ -513,15 +553,16 @@ static void pages_take(struct journal_replay *r, struct page **pages, uint32_t c
 
 static bool memory_take(struct journal_replay *r)
 {
-    unsigned slots = r->array->description.members_count;
+    unsigned rings = r->scans_count;
     uint32_t each = JOURNAL_ENTRY_PAGES + 2 * CHUNK_PAGES;
-    r->pages = page_pool_create(slots * JOURNAL_ENTRY_PAGES + 2 * WORKERS * each);
-    r->scans = calloc(slots, sizeof *r->scans);
+    r->pages = page_pool_create(rings * JOURNAL_ENTRY_PAGES + 2 * WORKERS * each);
+    r->scans = calloc(rings, sizeof *r->scans);
     if (r->pages == NULL || r->scans == NULL)
         return false;
-    for (unsigned slot = 0; slot < slots; slot++) {
-        r->scans[slot].replay = r;
-        pages_take(r, r->scans[slot].pages, JOURNAL_ENTRY_PAGES);
+    for (unsigned i = 0; i < rings; i++) {
+        r->scans[i].replay = r;
+        r->scans[i].device = r->device != NULL ? &r->array->journals[i] : NULL;
+        pages_take(r, r->scans[i].pages, JOURNAL_ENTRY_PAGES);
     }
     for (unsigned i = 0; i < WORKERS; i++) {
         r->workers[i].replay = r;
@@ -536,8 +577,8 @@ static bool memory_take(struct journal_replay *r)
 static void replay_free(struct journal_replay *r)
 {
     if (r->pages != NULL && r->scans != NULL) {
-        for (unsigned slot = 0; slot < r->array->description.members_count; slot++)
-            page_put_all(r->scans[slot].pages, JOURNAL_ENTRY_PAGES);
+        for (unsigned i = 0; i < r->scans_count; i++)
+            page_put_all(r->scans[i].pages, JOURNAL_ENTRY_PAGES);
         for (unsigned i = 0; i < WORKERS; i++) {
             page_put_all(r->workers[i].payload, JOURNAL_ENTRY_PAGES);
             page_put_all(r->workers[i].sum, CHUNK_PAGES);
@@ -551,6 +592,17 @@ static void replay_free(struct journal_replay *r)
     free(r);
 }
 
+/* The devices' if one is live, else the members'. */
+static void rings_choose(struct journal_replay *r, const struct sb_array *a)
+{
+    bool devices = journal_devices_live(r->array) > 0;
+    uint64_t bytes = devices ? a->journals[0].bytes : a->journal_bytes;
+    r->device = devices ? &r->array->journals[0] : NULL;
+    r->scans_count = devices ? a->journals_count : a->members_count;
+    r->start = devices ? a->journals[0].start : a->journal_start;
+    r->ring = (uint32_t)MIN(bytes / PAGE_BYTES, (uint64_t)JOURNAL_RING_PAGES_MAX);
+}
+
 struct journal_replay *journal_replay_start(struct array *array, struct task *over)
 {
     struct journal_replay *r = calloc(1, sizeof *r);
@@ -559,23 +611,23 @@ struct journal_replay *journal_replay_start(struct array *array, struct task *ov
     r->array = array;
     r->over = over;
     r->recorded.run = recorded;
-    r->ring = (uint32_t)MIN(array->description.journal_bytes / PAGE_BYTES, UINT64_C(1) << 20);
+    rings_choose(r, &array->description);
     sm_init(&r->state, replay_states, ARRAY_LENGTH(replay_states), REPLAY_SCANNING);
     if (!memory_take(r)) {
         replay_free(r);
         return NULL;
     }
-    r->busy = array->description.members_count;
-    for (unsigned slot = 0; slot < array->description.members_count; slot++)
-        stretch_read(&r->scans[slot]);
+    r->busy = r->scans_count;
+    for (unsigned i = 0; i < r->scans_count; i++)
+        stretch_read(&r->scans[i]);
     return r;
 }
 
-bool journal_replay_end(struct journal_replay *r, uint64_t *records)
+int journal_replay_end(struct journal_replay *r, uint64_t *records)
 {
-    bool good = !r->no_memory;
+    int error = r->no_memory ? -ENOMEM : r->unreadable && !r->array->frozen ? -EIO : 0;
     ASSERT(r->busy == 0);
     *records = r->records;
     replay_free(r);
-    return good;
+    return error;
 }

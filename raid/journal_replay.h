@@ -24,7 +24,10 @@ struct journal_replay;
 
 /* `over` is deferred when all is done, or the array froze. NULL: no memory. */
 struct journal_replay *journal_replay_start(struct array *array, struct task *over);
-/* Frees it; how many records were brought to their places. False: not enough memory, nothing was replayed. */
-bool journal_replay_end(struct journal_replay *replay, uint64_t *records);
+/*
+ * Frees it; how many records were brought to their places. -ENOMEM: nothing was replayed. -EIO: no journal device could
+ * be read to the end: what is there is to be replayed again.
+ */
+int journal_replay_end(struct journal_replay *replay, uint64_t *records);
 
 #endif

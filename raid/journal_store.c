@@ -16,32 +16,51 @@
 
 enum {
     HEADERS = 256,      /* entries in a group, all members together */
-    STREAM_PAGES = 256, /* pages in a group, one member */
+    STREAM_PAGES = 256, /* pages in a group, one member; of a device as many as one record may have, and more */
     GROUPS = 1024,      /* live */
     RESERVE_PAGES = 64, /* of a ring: kept for tails */
     RESERVE_GROUPS = 8,
     ROWS = 4096, /* of the table of last ids */
 };
 
-enum journal_state { JOURNAL_IDLE, JOURNAL_FLUSHING, JOURNAL_WRITING, JOURNAL_RECORDING };
+enum journal_state {
+    JOURNAL_IDLE,
+    JOURNAL_FLUSHING,
+    JOURNAL_WRITING,
+    JOURNAL_RECORDING,
+    JOURNAL_DRAINING,
+    JOURNAL_GIVING_UP
+};
 
 static const struct sm_state journal_states[] = {
     [JOURNAL_IDLE] = {"idle", SM_TO(JOURNAL_FLUSHING) | SM_TO(JOURNAL_WRITING)},
     [JOURNAL_FLUSHING] = {"flushing", SM_TO(JOURNAL_WRITING) | SM_TO(JOURNAL_IDLE)},
-    [JOURNAL_WRITING] = {"writing", SM_TO(JOURNAL_RECORDING)},
+    [JOURNAL_WRITING] = {"writing", SM_TO(JOURNAL_RECORDING) | SM_TO(JOURNAL_DRAINING)},
     [JOURNAL_RECORDING] = {"recording", SM_TO(JOURNAL_IDLE)},
+    [JOURNAL_DRAINING] = {"draining", SM_TO(JOURNAL_GIVING_UP) | SM_TO(JOURNAL_IDLE)},
+    [JOURNAL_GIVING_UP] = {"giving up", SM_TO(JOURNAL_IDLE)},
+};
+
+/* One of a group's ways out: to the member, or to one of the devices. */
+struct stream_copy {
+    struct journal_io io;
+    struct journal_stream *stream;
+    struct journal_device *device; /* NULL: the member */
+    uint64_t at;                   /* page of the group that is to be written next */
 };
 
 struct journal_stream {
     uint64_t head, tail; /* live: [tail, head) */
     uint64_t planned;    /* head, with the group that is being put together */
     unsigned planned_pages;
-    struct journal_io io;
+    uint64_t start; /* of the ring, bytes; and its pages */
+    uint32_t ring;
+    struct stream_copy copies[SB_JOURNALS_MAX];
     struct journal *journal;
-    uint64_t at, first;  /* of this group: to be written next; where it begins */
-    unsigned count, gap; /* pages of this group; how many of them stand before the end of the ring */
-    struct page *pages[STREAM_PAGES];
-    bool headers[STREAM_PAGES];
+    uint64_t first;            /* of this group: where it begins */
+    unsigned count, gap, room; /* pages of this group; those of them before the end of the ring; that it may have */
+    struct page **pages;
+    bool *headers;
 };
 
 struct journal_group {
@@ -52,12 +71,12 @@ struct journal_group {
 struct journal {
     struct array *array;
     struct sm state;
-    uint32_t ring; /* pages */
-    unsigned slots;
+    unsigned slots, streams_count;
+    bool on_devices;
     struct page_pool *headers;
-    struct journal_stream *streams;
+    struct journal_stream *streams; /* by slot, and the devices' */
     struct journal_group *groups;
-    uint64_t *starts;            /* by group, slot: position where the group begins */
+    uint64_t *starts;            /* by group, stream: position where the group begins */
     uint64_t oldest, next_group; /* numbers of groups; the live ones are in between */
     uint64_t next_id;            /* to be given */
     uint64_t tail, durable_tail; /* J2, J3 */
@@ -76,6 +95,12 @@ struct journal {
 };
 
 static void kick(struct journal *j);
+
+/* Where the parts of a slot go. */
+static struct journal_stream *stream_of(struct journal *j, unsigned slot)
+{
+    return &j->streams[j->on_devices ? j->slots : slot];
+}
 
 static uint64_t live_slots(const struct journal *j)
 {
@@ -100,9 +125,9 @@ static struct journal_group *group_at(struct journal *j, uint64_t number)
 /* --- room --- */
 
 /* Where an entry of so many pages goes. */
-static uint64_t place_from(const struct journal *j, uint64_t position, uint32_t pages)
+static uint64_t place_from(const struct journal_stream *stream, uint64_t position, uint32_t pages)
 {
-    uint64_t left = j->ring - position % j->ring;
+    uint64_t left = stream->ring - position % stream->ring;
     return left < pages ? position + left : position;
 }
 
@@ -118,29 +143,37 @@ static unsigned part_end(const struct journal_record *record, unsigned first, ui
     return end;
 }
 
-static bool part_fits(const struct journal *j, const struct journal_stream *stream, uint32_t pages)
+static bool part_fits(const struct journal_stream *stream, uint64_t planned, uint32_t planned_pages, uint32_t pages)
 {
-    uint64_t end = place_from(j, stream->planned, pages) + pages;
-    return end + RESERVE_PAGES <= stream->tail + j->ring && stream->planned_pages + pages <= STREAM_PAGES &&
-           stream->planned_pages + pages <= j->ring / 4;
+    uint64_t end = place_from(stream, planned, pages) + pages;
+    return end + RESERVE_PAGES <= stream->tail + stream->ring && planned_pages + pages <= stream->room &&
+           planned_pages + pages <= stream->ring / 4;
 }
 
-static bool record_fits(const struct journal *j, const struct journal_record *record)
+static bool record_fits(struct journal *j, const struct journal_record *record)
 {
     unsigned headers = j->headers_planned;
-    uint32_t pages;
+    uint64_t planned = 0; /* of the devices' stream, in which the parts lie behind each other */
+    uint32_t pages, planned_pages = 0;
     for (unsigned first = 0, end; first < record->pieces_count; first = end, headers++) {
+        const struct journal_stream *stream = stream_of(j, record->pieces[first].slot);
         end = part_end(record, first, &pages);
-        if (headers == HEADERS - j->slots || !part_fits(j, &j->streams[record->pieces[first].slot], pages))
+        if (first == 0 || !j->on_devices) {
+            planned = stream->planned;
+            planned_pages = stream->planned_pages;
+        }
+        if (headers == HEADERS - j->slots || !part_fits(stream, planned, planned_pages, pages))
             return false;
+        planned = place_from(stream, planned, pages) + pages;
+        planned_pages += pages;
     }
     return j->next_group - j->oldest < GROUPS - RESERVE_GROUPS;
 }
 
 static void stream_plan(struct journal *j, unsigned slot, uint32_t pages)
 {
-    struct journal_stream *stream = &j->streams[slot];
-    stream->planned = place_from(j, stream->planned, pages) + pages;
+    struct journal_stream *stream = stream_of(j, slot);
+    stream->planned = place_from(stream, stream->planned, pages) + pages;
     stream->planned_pages += pages;
     j->headers_planned++;
 }
@@ -166,9 +199,9 @@ static void group_plan(struct journal *j)
 static void plan_begin(struct journal *j)
 {
     j->headers_planned = 0;
-    for (unsigned slot = 0; slot < j->slots; slot++) {
-        j->streams[slot].planned = j->streams[slot].head + 1;
-        j->streams[slot].planned_pages = 1;
+    for (unsigned i = 0; i < j->streams_count; i++) {
+        j->streams[i].planned = j->streams[i].head + 1;
+        j->streams[i].planned_pages = 1;
     }
 }
 
@@ -186,8 +219,8 @@ static uint64_t done_below(struct journal *j)
 static bool half_full(const struct journal *j)
 {
     bool half = j->next_group - j->oldest > GROUPS / 2;
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        half = half || j->streams[slot].head - j->streams[slot].tail > j->ring / 2;
+    for (unsigned i = 0; i < j->streams_count; i++)
+        half = half || j->streams[i].head - j->streams[i].tail > j->streams[i].ring / 2;
     return half;
 }
 
@@ -195,8 +228,8 @@ static bool half_full(const struct journal *j)
 static bool scarce(const struct journal *j)
 {
     bool scarce = j->next_group - j->oldest > GROUPS - RESERVE_GROUPS / 2;
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        scarce = scarce || j->streams[slot].head + RESERVE_PAGES / 2 > j->streams[slot].tail + j->ring;
+    for (unsigned i = 0; i < j->streams_count; i++)
+        scarce = scarce || j->streams[i].head + RESERVE_PAGES / 2 > j->streams[i].tail + j->streams[i].ring;
     return scarce;
 }
 
@@ -228,13 +261,15 @@ static void tail_is_durable(struct journal *j)
     j->durable_tail = j->tail;
     while (j->oldest < j->next_group && group_at(j, j->oldest)->end_id <= j->durable_tail)
         j->oldest++;
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        j->streams[slot].tail =
-            j->oldest < j->next_group ? j->starts[j->oldest % GROUPS * j->slots + slot] : j->streams[slot].head;
+    for (unsigned i = 0; i < j->streams_count; i++)
+        j->streams[i].tail =
+            j->oldest < j->next_group ? j->starts[j->oldest % GROUPS * j->streams_count + i] : j->streams[i].head;
     waits_end(j, j->durable_tail);
 }
 
 /* --- the end of a group --- */
+
+static void group_withdraw(struct journal *j);
 
 static void records_end(struct journal *j, struct journal_record_list *list)
 {
@@ -276,53 +311,66 @@ static void headers_put(struct journal_stream *stream)
 
 static void group_written(struct journal *j)
 {
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        headers_put(&j->streams[slot]);
+    for (unsigned i = 0; i < j->streams_count; i++)
+        headers_put(&j->streams[i]);
+    if (j->on_devices && journal_devices_live(j->array) == 0 && !j->array->frozen) {
+        group_withdraw(j);
+        return;
+    }
     sm_move(&j->state, JOURNAL_RECORDING);
     group_record(j);
 }
 
-/* --- entries to the members --- */
+/* --- entries to the members, or the devices --- */
 
-static void stream_write(struct journal_stream *stream);
+static void copy_write(struct stream_copy *copy);
 
-static void stream_over(struct journal_stream *stream)
+static void copy_wrote(struct journal_io *io)
 {
-    if (--stream->journal->busy == 0)
-        group_written(stream->journal);
-}
-
-static void stream_wrote(struct journal_io *io)
-{
-    struct journal_stream *stream = container_of(io, struct journal_stream, io);
-    stream->at += io->len / PAGE_BYTES;
-    if (io->status == BLK_OK && stream->at < stream->count)
-        stream_write(stream);
-    else
-        stream_over(stream);
+    struct stream_copy *copy = container_of(io, struct stream_copy, io);
+    struct journal *j = copy->stream->journal;
+    copy->at += io->len / PAGE_BYTES;
+    if (io->status == BLK_OK && copy->at < copy->stream->count)
+        copy_write(copy);
+    else if (--j->busy == 0)
+        group_written(j);
 }
 
 /* What lies together: up to the end of the ring, and from its start on. */
-static void stream_write(struct journal_stream *stream)
+static void copy_write(struct stream_copy *copy)
 {
+    struct journal_stream *stream = copy->stream;
     struct journal *j = stream->journal;
-    bool wrapped = stream->at >= stream->gap;
+    bool wrapped = copy->at >= stream->gap;
     uint64_t end = wrapped ? stream->count : stream->gap;
-    uint64_t page = wrapped ? stream->at - stream->gap : stream->first % j->ring + stream->at;
-    stream->io = (struct journal_io){.array = j->array,
-                                     .slot = (unsigned)(stream - j->streams),
-                                     .op = BLK_WRITE,
-                                     .flags = BLK_FUA,
-                                     .off = j->array->description.journal_start + page * PAGE_BYTES,
-                                     .len = (end - stream->at) * PAGE_BYTES,
-                                     .pages = stream->pages + stream->at,
-                                     .done = stream_wrote};
-    journal_io_start(&stream->io);
+    uint64_t page = wrapped ? copy->at - stream->gap : stream->first % stream->ring + copy->at;
+    copy->io = (struct journal_io){.array = j->array,
+                                   .slot = (unsigned)(stream - j->streams),
+                                   .device = copy->device,
+                                   .op = BLK_WRITE,
+                                   .flags = BLK_FUA,
+                                   .off = stream->start + page * PAGE_BYTES,
+                                   .len = (end - copy->at) * PAGE_BYTES,
+                                   .pages = stream->pages + copy->at,
+                                   .done = copy_wrote};
+    journal_io_start(&copy->io);
+}
+
+static void stream_write(struct journal *j, struct journal_stream *stream)
+{
+    unsigned copies = stream == &j->streams[j->slots] ? j->array->description.journals_count : 1;
+    if (stream->gap == 0)
+        stream->gap = stream->count;
+    j->busy += copies;
+    for (unsigned i = 0; i < copies; i++) {
+        stream->copies[i].at = 0;
+        copy_write(&stream->copies[i]); /* a device that is lost, or was never there, is not asked */
+    }
 }
 
 static void page_append(struct journal_stream *stream, struct page *page, bool header)
 {
-    ASSERT(stream->count < STREAM_PAGES);
+    ASSERT(stream->count < stream->room);
     stream->headers[stream->count] = header;
     stream->pages[stream->count++] = page;
 }
@@ -330,19 +378,19 @@ static void page_append(struct journal_stream *stream, struct page *page, bool h
 /* Bring the header of an entry into the ring; its payload is to follow. */
 static void entry_append(struct journal *j, unsigned slot, struct journal_entry *entry)
 {
-    struct journal_stream *stream = &j->streams[slot];
+    struct journal_stream *stream = stream_of(j, slot);
     uint32_t pages = journal_entry_pages(entry);
-    uint64_t position = place_from(j, stream->head, pages);
+    uint64_t position = place_from(stream, stream->head, pages);
     struct page *header;
     bool taken = page_pool_take(j->headers, &header, 1);
-    ASSERT(taken && position + pages <= stream->tail + j->ring);
+    ASSERT(taken && position + pages <= stream->tail + stream->ring);
     if (stream->count == 0)
         stream->first = position;
-    else if (position != stream->head || position % j->ring == 0)
+    else if (position != stream->head || position % stream->ring == 0)
         stream->gap = stream->count;
     stream->head = position + pages;
     entry->slot = slot;
-    entry->page = (uint32_t)(position % j->ring);
+    entry->page = (uint32_t)(position % stream->ring);
     journal_encode(entry, header->data);
     page_append(stream, header, true);
 }
@@ -356,8 +404,9 @@ static struct journal_entry entry_new(struct journal *j, enum journal_kind kind,
 static void tail_append(struct journal *j, uint64_t live)
 {
     struct journal_entry entry = entry_new(j, JOURNAL_TAIL, live);
+    uint64_t slots = j->on_devices ? live & -live : live; /* a device holds it once */
     for (unsigned slot = 0; slot < j->slots; slot++)
-        if (live & slot_bit(slot))
+        if (slots & slot_bit(slot))
             entry_append(j, slot, &entry);
 }
 
@@ -375,7 +424,7 @@ static struct journal_extent extent_of(const struct journal_piece *piece)
 static void part_append(struct journal *j, struct journal_entry *entry, const struct journal_piece *pieces,
                         unsigned count)
 {
-    struct journal_stream *stream = &j->streams[pieces[0].slot];
+    struct journal_stream *stream = stream_of(j, pieces[0].slot);
     entry->extents_count = count;
     for (unsigned i = 0; i < count; i++)
         entry->extents[i] = extent_of(&pieces[i]);
@@ -411,8 +460,8 @@ static void group_build(struct journal *j)
     struct journal_record *record;
     uint64_t live = live_slots(j) & j->live;
     *group = (struct journal_group){.first_id = j->next_id};
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        j->starts[j->next_group % GROUPS * j->slots + slot] = j->streams[slot].head;
+    for (unsigned i = 0; i < j->streams_count; i++)
+        j->starts[j->next_group % GROUPS * j->streams_count + i] = j->streams[i].head;
     if (j->with_tail)
         tail_append(j, live);
     STAILQ_FOREACH(record, &j->group, link)
@@ -429,16 +478,9 @@ static void group_write(struct journal *j)
     sm_move(&j->state, JOURNAL_WRITING);
     group_build(j);
     j->busy = 1; /* until all are submitted */
-    for (unsigned slot = 0; slot < j->slots; slot++) {
-        struct journal_stream *stream = &j->streams[slot];
-        stream->at = 0;
-        if (stream->count == 0)
-            continue;
-        if (stream->gap == 0)
-            stream->gap = stream->count;
-        j->busy++;
-        stream_write(stream);
-    }
+    for (unsigned i = 0; i < j->streams_count; i++)
+        if (j->streams[i].count > 0)
+            stream_write(j, &j->streams[i]);
     if (--j->busy == 0)
         group_written(j);
 }
@@ -459,11 +501,69 @@ static void flush_record(struct journal *j)
     group_write(j);
 }
 
+/* --- the last device is lost --- */
+
+/* Entries go to the members from now on: all there was is over, and the epoch is a new one. */
+static void devices_over(struct journal *j)
+{
+    if (!losses_wait(j->array, &j->recorded))
+        return;
+    sm_move(&j->state, JOURNAL_IDLE);
+    j->on_devices = false;
+    j->oldest = j->next_group;
+    j->tail = j->flushed = j->next_id;
+    for (unsigned i = 0; i < j->streams_count; i++)
+        j->streams[i].head = j->streams[i].tail = 0;
+    if (j->array->frozen)
+        journal_frozen(j);
+    else
+        tail_is_durable(j);
+    kick(j);
+    array_step(j->array);
+}
+
+static void drain_flushed(struct array_flush *flush)
+{
+    struct journal *j = container_of(flush, struct journal, flush);
+    sm_move(&j->state, JOURNAL_GIVING_UP);
+    if (!j->array->frozen)
+        journal_devices_give_up(j->array);
+    devices_over(j);
+}
+
+/* D3: what is being written in place is not in doubt as long as nobody crashes; it comes to its end first. */
+static void drain(struct journal *j)
+{
+    if (j->flush.pending > 0 || (done_below(j) < j->next_id && !j->array->frozen))
+        return;
+    if (!j->array->frozen) {
+        array_flush_start(j->array, &j->flush, drain_flushed);
+        return;
+    }
+    journal_frozen(j);
+    array_step(j->array);
+}
+
+/* The group is on no device: its records wait for the members' rings, in their order. */
+static void group_withdraw(struct journal *j)
+{
+    struct journal_record *record;
+    sm_move(&j->state, JOURNAL_DRAINING);
+    STAILQ_FOREACH(record, &j->group, link)
+    record->live = false;
+    STAILQ_CONCAT(&j->group, &j->queue);
+    STAILQ_CONCAT(&j->queue, &j->group);
+    j->next_group--;
+    drain(j);
+}
+
 static void recorded(struct task *task)
 {
     struct journal *j = container_of(task, struct journal, recorded);
     if (sm_state(&j->state) == JOURNAL_FLUSHING)
         flush_record(j);
+    else if (sm_state(&j->state) == JOURNAL_GIVING_UP)
+        devices_over(j);
     else
         group_record(j);
 }
@@ -493,6 +593,8 @@ static bool caches_are_volatile(const struct journal *j)
 
 static void kick(struct journal *j)
 {
+    if (sm_state(&j->state) == JOURNAL_DRAINING)
+        drain(j);
     if (sm_state(&j->state) != JOURNAL_IDLE || j->array->frozen)
         return;
     plan_begin(j);
@@ -569,22 +671,44 @@ bool journal_idle(const struct journal *j)
 
 void journal_frozen(struct journal *j)
 {
+    if (sm_state(&j->state) == JOURNAL_DRAINING && j->flush.pending == 0)
+        sm_move(&j->state, JOURNAL_IDLE);
     records_end(j, &j->queue);
     waits_end(j, UINT64_MAX);
 }
 
 /* --- life --- */
 
+static bool stream_init(struct journal *j, struct journal_stream *stream)
+{
+    const struct sb_array *a = &j->array->description;
+    bool devices = stream == &j->streams[j->slots];
+    uint64_t bytes = devices ? a->journals[0].bytes : a->journal_bytes;
+    stream->journal = j;
+    stream->start = devices ? a->journals[0].start : a->journal_start;
+    stream->ring = (uint32_t)MIN(bytes / PAGE_BYTES, (uint64_t)JOURNAL_RING_PAGES_MAX);
+    stream->room = devices ? STREAM_PAGES + j->slots * JOURNAL_ENTRY_PAGES : STREAM_PAGES;
+    stream->pages = calloc(stream->room, sizeof(struct page *));
+    stream->headers = calloc(stream->room, sizeof *stream->headers);
+    for (unsigned i = 0; i < SB_JOURNALS_MAX; i++) {
+        stream->copies[i].stream = stream;
+        stream->copies[i].device = devices ? &j->array->journals[i] : NULL;
+    }
+    return stream->pages != NULL && stream->headers != NULL;
+}
+
 static bool memory_take(struct journal *j)
 {
-    j->headers = page_pool_create(HEADERS * (1 + j->slots)); /* each disk may keep some: raid/patience.h */
-    j->streams = calloc(j->slots, sizeof *j->streams);
+    unsigned disks = j->slots + j->array->description.journals_count;
+    j->headers = page_pool_create(HEADERS * (1 + disks)); /* each disk may keep some: raid/patience.h */
+    j->streams = calloc(j->streams_count, sizeof *j->streams);
     j->groups = calloc(GROUPS, sizeof *j->groups);
-    j->starts = calloc((size_t)GROUPS * j->slots, sizeof *j->starts);
+    j->starts = calloc((size_t)GROUPS * j->streams_count, sizeof *j->starts);
     if (j->headers == NULL || j->streams == NULL || j->groups == NULL || j->starts == NULL)
         return false;
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        j->streams[slot].journal = j;
+    for (unsigned i = 0; i < j->streams_count; i++)
+        if (!stream_init(j, &j->streams[i]))
+            return false;
     return true;
 }
 
@@ -596,7 +720,8 @@ struct journal *journal_create(struct array *array)
     ASSERT(array->description.journal_bytes >= JOURNAL_BYTES_MIN);
     j->array = array;
     j->slots = array->description.members_count;
-    j->ring = (uint32_t)MIN(array->description.journal_bytes / PAGE_BYTES, UINT64_C(1) << 20);
+    j->on_devices = journal_devices_live(array) > 0;
+    j->streams_count = j->slots + (array->description.journals_count > 0);
     j->next_id = j->tail = j->durable_tail = j->flushed = 1;
     j->recorded.run = recorded;
     STAILQ_INIT(&j->queue);
@@ -614,6 +739,10 @@ void journal_destroy(struct journal *j)
     ASSERT(journal_idle(j));
     if (j->headers != NULL)
         page_pool_retire(j->headers);
+    for (unsigned i = 0; j->streams != NULL && i < j->streams_count; i++) {
+        free(j->streams[i].pages);
+        free(j->streams[i].headers);
+    }
     free(j->streams);
     free(j->groups);
     free(j->starts);

@@ -535,7 +535,9 @@ static unsigned doubtful(const struct map_store *store)
 {
     if (store->array->description.clean)
         return 0;
-    return volume_of(store)->consistency == SB_RESYNC ? (unsigned)REGION_WRITTEN : REGION_BIT(REGION_DIRTY);
+    enum sb_consistency policy = volume_of(store)->consistency;
+    bool open = consistency_is_closed(policy) && journal_is_doubtful(&store->array->description);
+    return policy == SB_RESYNC || open ? (unsigned)REGION_WRITTEN : REGION_BIT(REGION_DIRTY);
 }
 
 static void scan_over(struct map_store *store)

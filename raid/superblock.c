@@ -221,6 +221,12 @@ const char *sb_member_state_name(enum sb_member_state state)
     return (unsigned)state < ARRAY_LENGTH(names) ? names[state] : "unknown";
 }
 
+const char *sb_journal_state_name(enum sb_journal_state state)
+{
+    static const char *const names[] = {"active", "lost", "doubtful"};
+    return (unsigned)state < ARRAY_LENGTH(names) ? names[state] : "unknown";
+}
+
 const char *sb_scrub_mode_name(enum sb_scrub_mode mode)
 {
     static const char *const names[] = {"none", "check", "repair", "patrol"};

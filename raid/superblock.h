@@ -20,7 +20,7 @@
 #include "raid/bad_blocks.h"
 #include "raid/layout.h"
 
-enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 64 };
+enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 64, SB_JOURNALS_MAX = 2 };
 
 /* Bytes of one slot, and where the four copies stand. Byte 0 to 4095 of a disk are never touched. */
 #define SB_SLOT_BYTES (252 * KIB)
@@ -48,6 +48,18 @@ static inline void sb_member_move(struct sb_member *member, enum sb_member_state
     member->state = state;
     member->filling = false;
 }
+
+/* DOUBTFUL: it was given up while the array was not clean; until it is clean every row with a closed policy that was
+ * written is in doubt after each unclean stop. */
+enum sb_journal_state { SB_JOURNAL_ACTIVE, SB_JOURNAL_LOST, SB_JOURNAL_DOUBTFUL };
+
+/* A disk that holds the journal in the members' stead: raid/journal_device.h. */
+struct sb_journal_device {
+    struct uuid uuid;
+    enum sb_journal_state state;
+    char identity[SB_IDENTITY_SIZE];
+    uint64_t start, bytes; /* of the ring; the same on both, if there are two */
+};
 
 enum sb_consistency { SB_RESYNC, SB_BITMAP, SB_PPL, SB_JOURNAL };
 
@@ -118,6 +130,8 @@ struct sb_array {
     unsigned volumes_count;
     struct sb_volume volumes[SB_VOLUMES_MAX];
     struct bad_list bad; /* offsets in the members' data areas */
+    unsigned journals_count; /* 0: the journal was on the members from the beginning */
+    struct sb_journal_device journals[SB_JOURNALS_MAX];
 };
 
 /* What one member says: the array's description, and who it believes to be itself. */
@@ -166,8 +180,11 @@ uint64_t superblock_map_blocks_of(const struct layout *layout);
 
 /* Offset of the tail area on a disk of `member_bytes` (sb_member.size). 0: the disk is too small to have one. */
 uint64_t superblock_tail(uint64_t member_bytes);
+/* The least ring of a journal device: a record of all members has room in a quarter of it. */
+uint64_t superblock_journal_least(unsigned members);
 
 const char *sb_member_state_name(enum sb_member_state state);
+const char *sb_journal_state_name(enum sb_journal_state state);
 const char *sb_scrub_mode_name(enum sb_scrub_mode mode);
 const char *sb_consistency_name(enum sb_consistency consistency);
 /* Why a volume of this layout cannot have this policy, or NULL; and the one it gets if nothing is said. */

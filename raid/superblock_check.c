@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "core/page.h"
 #include "raid/journal.h"
 
 #define BYTES_MAX (1ull << 56)
@@ -116,6 +117,35 @@ static const char *members_check(const struct sb_array *a)
         for (unsigned j = 0; j < i; j++)
             if (uuid_equal(&m->uuid, &a->members[j].uuid))
                 return "two members have the same UUID";
+    }
+    return NULL;
+}
+
+uint64_t superblock_journal_least(unsigned members)
+{
+    return (members + UINT64_C(2)) * MIB;
+}
+
+static const char *journals_check(const struct sb_array *a)
+{
+    const struct sb_journal_device *first = &a->journals[0];
+    if (a->journals_count > SB_JOURNALS_MAX)
+        return "there are too many journal devices";
+    for (unsigned i = 0; i < a->journals_count; i++) {
+        const struct sb_journal_device *device = &a->journals[i];
+        if (uuid_is_nil(&device->uuid) || (unsigned)device->state > SB_JOURNAL_DOUBTFUL)
+            return "a journal device has no UUID or no state";
+        if (!superblock_text_ok(device->identity, sizeof device->identity))
+            return "a journal device's identity is too long or not printable";
+        if (device->start < MIB || device->start > BYTES_MAX || device->start % PAGE_BYTES != 0)
+            return "a journal device's ring is where it cannot be";
+        if (device->bytes < superblock_journal_least(a->members_count) || device->bytes > BYTES_MAX ||
+            device->bytes % PAGE_BYTES != 0)
+            return "a journal device's ring is too small or too large";
+        if (device->start != first->start || device->bytes != first->bytes)
+            return "two journal devices are not alike";
+        if (i > 0 && uuid_equal(&device->uuid, &first->uuid))
+            return "two journal devices have the same UUID";
     }
     return NULL;
 }
@@ -253,8 +283,8 @@ const char *superblock_check(const struct sb_label *label)
         return why;
     if (uuid_is_nil(&a->uuid) || a->name[0] == '\0' || !superblock_text_ok(a->name, sizeof a->name))
         return "the array has no UUID or no printable name";
-    const char *(*const rules[])(const struct sb_array *) = {forks_check, plan_check, members_check, volumes_check,
-                                                             bad_blocks_check};
+    const char *(*const rules[])(const struct sb_array *) = {forks_check,    plan_check,    members_check,
+                                                             journals_check, volumes_check, bad_blocks_check};
     for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++)
         if ((why = rules[i](a)) != NULL)
             return why;

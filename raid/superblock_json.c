@@ -53,6 +53,11 @@ static const char *state_word(unsigned value)
     return sb_member_state_name((enum sb_member_state)value);
 }
 
+static const char *journal_word(unsigned value)
+{
+    return sb_journal_state_name((enum sb_journal_state)value);
+}
+
 static const char *scrub_word(unsigned value)
 {
     return sb_scrub_mode_name((enum sb_scrub_mode)value);
@@ -67,6 +72,7 @@ static const struct words level_words = {level_word, RAID_LEVEL_COUNT};
 static const struct words rotation_words = {rotation_word, ROTATE_RIGHT_SYMMETRIC + 1};
 static const struct words state_words = {state_word, SB_ABSENT + 1};
 static const struct words consistency_words = {consistency_word, SB_JOURNAL + 1};
+static const struct words journal_words = {journal_word, SB_JOURNAL_DOUBTFUL + 1};
 static const struct words scrub_words = {scrub_word, SB_SCRUB_PATROL + 1};
 
 /* Sums and products of sizes stay within 64 bits: at most 64 PiB a member, 64 members. */
@@ -174,22 +180,31 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, rebuilt, "rebuilt", NUMBER_MAX),
 };
 
+static const struct field journal_fields[] = {
+    UUID(sb_journal_device, uuid, "uuid"),
+    WORD(sb_journal_device, state, "state", journal_words),
+    TEXT(sb_journal_device, identity, "identity", SB_IDENTITY_SIZE),
+    NUMBER(sb_journal_device, start, "start", BYTES_MAX),
+    NUMBER(sb_journal_device, bytes, "bytes", BYTES_MAX),
+};
+
 static const struct field bad_fields[] = {
     SMALL(bad_range, slot, "slot", RAID_MEMBERS_MAX - 1),
     NUMBER(bad_range, start, "start", BYTES_MAX),
     NUMBER(bad_range, length, "length", BYTES_MAX),
 };
 
-#define LIST(member, key, type, min, fields)                                                                           \
+#define LIST(member, key, type, min, fields, optional)                                                                 \
     {                                                                                                                  \
         key, offsetof(struct sb_array, member), offsetof(struct sb_array, member##_count), sizeof(struct type), min,   \
-            ARRAY_LENGTH(((struct sb_array *)0)->member), fields, ARRAY_LENGTH(fields), false                          \
+            ARRAY_LENGTH(((struct sb_array *)0)->member), fields, ARRAY_LENGTH(fields), optional                       \
     }
 
 static const struct list array_lists[] = {
-    LIST(forks, "forks", sb_fork, 1, fork_fields),
-    LIST(members, "members", sb_member, 1, member_fields),
-    LIST(volumes, "volumes", sb_volume, 0, volume_fields),
+    LIST(forks, "forks", sb_fork, 1, fork_fields, false),
+    LIST(members, "members", sb_member, 1, member_fields, false),
+    LIST(volumes, "volumes", sb_volume, 0, volume_fields, false),
+    LIST(journals, "journal_devices", sb_journal_device, 1, journal_fields, true),
     {"bad", offsetof(struct sb_array, bad.of), offsetof(struct sb_array, bad.count), sizeof(struct bad_range), 0,
      BAD_MAX, bad_fields, ARRAY_LENGTH(bad_fields), true},
 };

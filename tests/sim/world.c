@@ -421,7 +421,7 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
     s->must_in &= ~lost;
     s->torn = lost != 0;
     s->torn_away = how->away;
-    array_open(&s->loop, a, disks, &call.call);
+    array_open(&s->loop, a, disks, NULL, &call.call);
     sim_wait(s, &call.over, "the array is being opened");
     bool bad_luck = s->crashed || !s->config.strict;
     SIM_CHECK(s, call.call.error == 0 || bad_luck, "it does not start: %s", call.call.message);

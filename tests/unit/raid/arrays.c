@@ -48,6 +48,19 @@ void rig_disk_new(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logic
     rig->dev[slot] = fault_create(&rig->t->loop, &rig->mem[slot]->dev);
 }
 
+void rig_journal_new(struct rig *rig, struct array_spec *spec, uint64_t bytes)
+{
+    unsigned index = spec->journals_count++;
+    char name[16];
+    text_format(name, sizeof name, "log%u", index);
+    rig->journal_mem[index] = memdisk_create(&rig->t->loop, name, bytes, 512);
+    rig->journal_mem[index]->latency_ns = LATENCY_NS / 2;
+    rig->journal_dev[index] = fault_create(&rig->t->loop, &rig->journal_mem[index]->dev);
+    struct array_disk disk = {.dev = rig->journal_dev[index]};
+    text_format(disk.identity, sizeof disk.identity, "%s", name);
+    spec->journals[index] = rig->journals.disks[index] = disk;
+}
+
 struct rig *rig_create(unsigned count, uint64_t bytes)
 {
     struct rig *rig = calloc(1, sizeof *rig);
@@ -69,6 +82,9 @@ void rig_destroy(struct rig *rig)
         test_close(rig->t, rig->dev[i]);
     for (unsigned i = 0; i < rig->old_count; i++)
         test_close(rig->t, rig->old[i]);
+    for (unsigned i = 0; i < SB_JOURNALS_MAX; i++)
+        if (rig->journal_dev[i] != NULL)
+            test_close(rig->t, rig->journal_dev[i]);
     testloop_run(rig->t);
     testloop_destroy(rig->t);
     free(rig);
@@ -266,7 +282,8 @@ bool rig_assemble(struct rig *rig, unsigned mask, bool force)
         if (rig->assembly.disk_of_slot[slot] >= 0)
             in_slots[slot] = found[rig->assembly.disk_of_slot[slot]];
     struct rig_call call = rig_call();
-    array_open(&rig->t->loop, &rig->assembly, in_slots, &call.call);
+    rig->journals.force = force;
+    array_open(&rig->t->loop, &rig->assembly, in_slots, &rig->journals, &call.call);
     free(readings);
     bool good = call_wait(rig, &call);
     rig->array = call.call.array;
@@ -277,6 +294,9 @@ static void power(struct rig *rig, bool cut)
 {
     for (unsigned i = 0; i < rig->count; i++)
         rig->mem[i]->power_cut = cut;
+    for (unsigned i = 0; i < SB_JOURNALS_MAX; i++)
+        if (rig->journal_mem[i] != NULL)
+            rig->journal_mem[i]->power_cut = cut;
 }
 
 void rig_kill(struct rig *rig)

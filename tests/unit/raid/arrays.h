@@ -18,7 +18,10 @@ struct rig {
     unsigned count;
     struct memdisk *mem[RIG_DISKS];
     struct blkdev *dev[RIG_DISKS]; /* the fault injectors: what the array is given */
-    struct blkdev *old[RIG_DISKS]; /* replaced: still lent to the array, maybe */
+    struct memdisk *journal_mem[SB_JOURNALS_MAX];
+    struct blkdev *journal_dev[SB_JOURNALS_MAX];
+    struct array_journals journals; /* those that rig_assemble() gives: all; a test may take one away */
+    struct blkdev *old[RIG_DISKS];  /* replaced: still lent to the array, maybe */
     unsigned old_count;
     struct array *array;
     struct assembly assembly; /* of the last rig_assemble() */
@@ -33,6 +36,8 @@ void rig_destroy(struct rig *rig);
 /* A blank disk for a slot: in place of one that is closed, or one that stays lent. */
 void rig_disk_new(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logical_block);
 void rig_disk_replace(struct rig *rig, unsigned slot, uint64_t bytes, uint32_t logical_block);
+/* One more journal device, "log0", for rig_make(). */
+void rig_journal_new(struct rig *rig, struct array_spec *spec, uint64_t bytes);
 /* "disk0", ... */
 struct array_disk rig_disk(const struct rig *rig, unsigned slot);
 

@@ -173,7 +173,7 @@ bool scene_open(struct scene *scene)
         disks[slot].dev = rig->dev[scene->disks[at].disk];
         text_format(disks[slot].identity, sizeof disks[slot].identity, "%s", scene->disks[at].identity);
     }
-    array_open(&rig->t->loop, &rig->assembly, disks, &opening.call);
+    array_open(&rig->t->loop, &rig->assembly, disks, NULL, &opening.call);
     cr_assert(testloop_run_until(rig->t, &opening.over));
     rig->array = opening.call.array;
     rig->error = opening.call.error;
