@@ -10,7 +10,8 @@ const char *sim_action_name(enum action_kind kind)
     static const char *const names[ACT_KINDS] = {
         "load",   "run",   "quiet",  "verify", "spoil",   "reads fail", "time-outs", "writes fail", "slow",
         "vanish", "die",   "cable",  "replug", "fail",    "online",     "kill",      "power",       "stop",
-        "split",  "scrub", "unplug", "calm",   "rebuilt", "opening",    "aftermath", "pace",        "replace"};
+        "split",  "scrub", "unplug", "calm",   "rebuilt", "opening",    "aftermath", "pace",        "replace",
+        "log"};
     return names[kind];
 }
 
@@ -191,6 +192,57 @@ static void act_cable(struct sim *s, struct dice *dice)
     s->trouble = 0;
 }
 
+/* --- journal devices --- */
+
+static void log_pull(struct sim *s, struct dice *dice, unsigned index)
+{
+    bool power = dice_one_in(dice, 2);
+    sim_trace(s, "journal device sd%u is pulled%s", s->logs[index]->number, power ? " and loses its cache" : "");
+    simdisk_cut(s->logs[index], power, &s->logs[index]->gone);
+}
+
+/* It is dead only when nobody needs it any more: else the array would wait for it for ever. */
+static void log_pull_and_look(struct sim *s, struct dice *dice, unsigned index)
+{
+    log_pull(s, dice, index);
+    for (unsigned i = 0; i < 6 && !s->crashed; i++) {
+        (void)load_one(s, dice);
+        sim_wait_ns(s, dice_scale(dice, 500000000));
+    }
+    bool known = !s->crashed && s->array != NULL && !peek_frozen(s->array) && !peek_log_active(s->array, index);
+    if (known && dice_one_in(dice, 2))
+        s->logs[index]->dead = true;
+}
+
+static void act_log(struct sim *s, struct dice *dice)
+{
+    if (s->config.logs == 0 || s->array == NULL)
+        return;
+    unsigned index = (unsigned)dice_below(dice, s->config.logs);
+    struct simdisk *disk = s->logs[index];
+    switch (dice_below(dice, 5)) {
+    case 0:
+        disk->writes_fail = (unsigned)dice_range(dice, 1, 5);
+        break;
+    case 1:
+        disk->time_outs = (unsigned)dice_range(dice, 1, 4);
+        break;
+    case 2:
+        disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
+        break;
+    default:
+        log_pull_and_look(s, dice, index);
+    }
+}
+
+/* Now and then just before a crash: what is being written in place then needs it when it is back. */
+static void logs_may_go(struct sim *s, struct dice *dice)
+{
+    for (unsigned i = 0; i < s->config.logs; i++)
+        if (dice_one_in(dice, 4))
+            log_pull(s, dice, i);
+}
+
 /* --- the operator --- */
 
 struct operation {
@@ -301,167 +353,174 @@ static void act_pace(struct sim *s, struct dice *dice)
         (void)load_one(s, dice);
         sim_wait_ns(s, dice_below(dice, 3000000000));
     }
-    static void replace_begun(struct array_call * call)
-    {
-        struct operation *op = container_of(call, struct operation, call);
-        struct sim *s = op->sim;
-        s->calls_busy--;
-        sim_trace(s, "slot %u: replacement by sd%u: %s", op->slot, op->disk->number,
-                  call->error == 0 ? "begun" : call->message);
-        if (!s->crashed && call->error == 0) {
-            s->newcomer = op->disk;
-            s->newcomer_slot = op->slot;
+}
+
+static void replace_begun(struct array_call *call)
+{
+    struct operation *op = container_of(call, struct operation, call);
+    struct sim *s = op->sim;
+    s->calls_busy--;
+    sim_trace(s, "slot %u: replacement by sd%u: %s", op->slot, op->disk->number,
+              call->error == 0 ? "begun" : call->message);
+    if (!s->crashed && call->error == 0) {
+        s->newcomer = op->disk;
+        s->newcomer_slot = op->slot;
+    }
+    free(op);
+}
+
+static void act_replace(struct sim *s, struct dice *dice)
+{
+    unsigned slot = draw_slot(s, dice);
+    world_look(s);
+    if (s->array == NULL || !(s->online & sim_bit(slot)) || s->newcomer != NULL || s->doomed ||
+        s->disks_count == SIM_DISKS)
+        return;
+    struct simdisk *disk = world_disk_new(s);
+    if (dice_one_in(dice, 4) && world_trouble(s, slot)) /* once it has taken the place it is the member that has it */
+        disk->writes_fail = (unsigned)dice_range(dice, 1, 3);
+    struct operation *op = operation_new(s, slot, disk);
+    struct array_disk it = world_array_disk(disk);
+    op->call.done = replace_begun;
+    array_replace_member(s->array, slot, &it, &op->call);
+}
+
+/* --- crashes and stops --- */
+
+static void crash_soon(struct sim *s, struct dice *dice, bool power)
+{
+    s->crash_in = 1 + dice_scale(dice, 3000);
+    s->crash_power = power;
+    for (s->crash_again = 0; s->crash_again < 4 && dice_one_in(dice, 2);)
+        s->crash_again++;
+    uint64_t go = s->config.logs > 0 ? s->events + dice_scale(dice, 2000) : UINT64_MAX;
+    while (!s->crashed) {
+        if (s->events >= go) {
+            go = UINT64_MAX;
+            logs_may_go(s, dice);
         }
-        free(op);
+        bool asked = load_one(s, dice);
+        uint64_t before = s->events;
+        sim_events(s, dice_below(dice, 60));
+        if (!asked && s->events == before && s->crash_in > 0) /* all is still */
+            world_cut(s, power);
     }
+}
 
-    static void act_replace(struct sim * s, struct dice * dice)
-    {
-        unsigned slot = draw_slot(s, dice);
-        world_look(s);
-        if (s->array == NULL || !(s->online & sim_bit(slot)) || s->newcomer != NULL || s->doomed ||
-            s->disks_count == SIM_DISKS)
-            return;
-        struct simdisk *disk = world_disk_new(s);
-        if (dice_one_in(dice, 4) &&
-            world_trouble(s, slot)) /* once it has taken the place it is the member that has it */
-            disk->writes_fail = (unsigned)dice_range(dice, 1, 3);
-        struct operation *op = operation_new(s, slot, disk);
-        struct array_disk it = world_array_disk(disk);
-        op->call.done = replace_begun;
-        array_replace_member(s->array, slot, &it, &op->call);
+static void act_kill(struct sim *s, struct dice *dice)
+{
+    crash_soon(s, dice, false);
+}
+
+static void act_power(struct sim *s, struct dice *dice)
+{
+    crash_soon(s, dice, true);
+}
+
+static void act_stop(struct sim *s, struct dice *dice)
+{
+    if (s->array != NULL)
+        (void)world_stop(s);
+    for (s->crash_again = 0; s->crash_again < 2 && dice_one_in(dice, 4);)
+        s->crash_again++;
+}
+
+/* --- split brain --- */
+
+static void models_swap(struct sim *s, struct model **other)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        struct model *swap = s->volumes[i].model;
+        s->volumes[i].model = other[i];
+        other[i] = swap;
     }
+}
 
-    /* --- crashes and stops --- */
-
-    static void crash_soon(struct sim * s, struct dice * dice, bool power)
-    {
-        s->crash_in = 1 + dice_scale(dice, 3000);
-        s->crash_power = power;
-        for (s->crash_again = 0; s->crash_again < 4 && dice_one_in(dice, 2);)
-            s->crash_again++;
-        while (!s->crashed) {
-            bool asked = load_one(s, dice);
-            uint64_t before = s->events;
-            sim_events(s, dice_below(dice, 60));
-            if (!asked && s->events == before && s->crash_in > 0) /* all is still */
-                world_cut(s, power);
-        }
+/* A life of one half. False: it was none. */
+static bool run_half(struct sim *s, struct dice *dice, uint64_t away)
+{
+    if (!world_start(s, (struct world_start){.away = away, .prefer = -1}))
+        return false;
+    for (unsigned i = 0; i < 6; i++) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 50));
     }
+    return world_stop(s);
+}
 
-    static void act_kill(struct sim * s, struct dice * dice)
-    {
-        crash_soon(s, dice, false);
-    }
-
-    static void act_power(struct sim * s, struct dice * dice)
-    {
-        crash_soon(s, dice, true);
-    }
-
-    static void act_stop(struct sim * s, struct dice * dice)
-    {
-        if (s->array != NULL)
-            (void)world_stop(s);
-        for (s->crash_again = 0; s->crash_again < 2 && dice_one_in(dice, 4);)
-            s->crash_again++;
-    }
-
-    /* --- split brain --- */
-
-    static void models_swap(struct sim * s, struct model * *other)
-    {
-        for (unsigned i = 0; i < s->config.volumes; i++) {
-            struct model *swap = s->volumes[i].model;
-            s->volumes[i].model = other[i];
-            other[i] = swap;
-        }
-    }
-
-    /* A life of one half. False: it was none. */
-    static bool run_half(struct sim * s, struct dice * dice, uint64_t away)
-    {
-        if (!world_start(s, (struct world_start){.away = away, .prefer = -1}))
-            return false;
-        for (unsigned i = 0; i < 6; i++) {
-            (void)load_one(s, dice);
-            sim_events(s, dice_below(dice, 50));
-        }
-        return world_stop(s);
-    }
-
-    /* Both halves have run alone: together they are refused, and one is chosen. */
-    static void join_halves(struct sim * s, struct dice * dice, uint64_t half, struct model * *other)
-    {
-        (void)world_start(s, (struct world_start){.split = true, .prefer = -1});
-        SIM_CHECK(s, s->array == NULL, "two histories were merged");
-        bool first = dice_one_in(dice, 2);
-        if (first)
-            models_swap(s, other);
-        uint64_t chosen = first ? half : ~half & (sim_bit(s->config.members) - 1);
-        s->trouble = ~chosen & (sim_bit(s->config.members) - 1);
-        s->must_in = chosen;
-        bool up = world_start(s, (struct world_start){.prefer = __builtin_ctzll(chosen)});
-        SIM_CHECK(s, up, "the chosen half does not start");
-    }
-
-    static void act_split(struct sim * s, struct dice * dice)
-    {
-        struct model *other[SIM_VOLUMES] = {NULL};
-        uint64_t all = sim_bit(s->config.members) - 1, half = dice_bits(dice) & all;
-        load_drain(s);
-        world_look(s);
-        bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && !crash_is_due(s) &&
-                     peek_jobs_idle(s->array);
-        if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) ||
-            !world_stop(s))
-            return;
-        for (unsigned i = 0; i < s->config.volumes; i++)
-            other[i] = model_clone(s->volumes[i].model);
-        bool good = run_half(s, dice, all & ~half);
+/* Both halves have run alone: together they are refused, and one is chosen. */
+static void join_halves(struct sim *s, struct dice *dice, uint64_t half, struct model **other)
+{
+    (void)world_start(s, (struct world_start){.split = true, .prefer = -1});
+    SIM_CHECK(s, s->array == NULL, "two histories were merged");
+    bool first = dice_one_in(dice, 2);
+    if (first)
         models_swap(s, other);
-        s->must_in = all & ~half;
-        good = good && run_half(s, dice, half);
-        SIM_CHECK(s, good, "one half does not run alone");
-        join_halves(s, dice, half, other);
-        for (unsigned i = 0; i < s->config.volumes; i++)
-            model_destroy(other[i]);
-    }
+    uint64_t chosen = first ? half : ~half & (sim_bit(s->config.members) - 1);
+    s->trouble = ~chosen & (sim_bit(s->config.members) - 1);
+    s->must_in = chosen;
+    bool up = world_start(s, (struct world_start){.prefer = __builtin_ctzll(chosen)});
+    SIM_CHECK(s, up, "the chosen half does not start");
+}
 
-    /* --- all of them --- */
+static void act_split(struct sim *s, struct dice *dice)
+{
+    struct model *other[SIM_VOLUMES] = {NULL};
+    uint64_t all = sim_bit(s->config.members) - 1, half = dice_bits(dice) & all;
+    load_drain(s);
+    world_look(s);
+    bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && !crash_is_due(s) &&
+                 peek_jobs_idle(s->array);
+    if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) ||
+        !world_stop(s))
+        return;
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        other[i] = model_clone(s->volumes[i].model);
+    bool good = run_half(s, dice, all & ~half);
+    models_swap(s, other);
+    s->must_in = all & ~half;
+    good = good && run_half(s, dice, half);
+    SIM_CHECK(s, good, "one half does not run alone");
+    join_halves(s, dice, half, other);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        model_destroy(other[i]);
+}
 
-    void sim_action(struct sim * s, const struct action *action)
-    {
-        static void (*const acts[ACT_KINDS])(struct sim *, struct dice *) = {[ACT_LOAD] = act_load,
-                                                                             [ACT_RUN] = act_run,
-                                                                             [ACT_QUIET] = act_quiet,
-                                                                             [ACT_VERIFY] = act_verify,
-                                                                             [ACT_SPOIL] = act_spoil,
-                                                                             [ACT_READ_FAIL] = act_read_fail,
-                                                                             [ACT_TIME_OUT] = act_time_out,
-                                                                             [ACT_WRITE_FAIL] = act_write_fail,
-                                                                             [ACT_SLOW] = act_slow,
-                                                                             [ACT_VANISH] = act_vanish,
-                                                                             [ACT_DIE] = act_die,
-                                                                             [ACT_CABLE] = act_cable,
-                                                                             [ACT_REPLUG] = act_replug,
-                                                                             [ACT_FAIL] = act_fail,
-                                                                             [ACT_ONLINE] = act_online,
-                                                                             [ACT_KILL] = act_kill,
-                                                                             [ACT_POWER] = act_power,
-                                                                             [ACT_STOP] = act_stop,
-                                                                             [ACT_SPLIT] = act_split,
-                                                                             [ACT_SCRUB] = act_scrub,
-                                                                             [ACT_UNPLUG] = act_unplug,
-                                                                             [ACT_CALM] = scene_calm,
-                                                                             [ACT_REBUILT] = scene_rebuilt,
-                                                                             [ACT_OPENING] = scene_opening,
-                                                                             [ACT_AFTERMATH] = scene_aftermath,
-                                                                             [ACT_PACE] = act_pace,
-                                                                             [ACT_REPLACE] = act_replace};
-        struct dice dice = {action->seed};
-        acts[action->kind](s, &dice);
-        scrub_look(s);
-        if (s->crashed || s->array == NULL)
-            world_start_again(s, &dice);
-    }
+/* --- all of them --- */
+
+void sim_action(struct sim *s, const struct action *action)
+{
+    static void (*const acts[ACT_KINDS])(struct sim *, struct dice *) = {[ACT_LOAD] = act_load,
+                                                                         [ACT_RUN] = act_run,
+                                                                         [ACT_QUIET] = act_quiet,
+                                                                         [ACT_VERIFY] = act_verify,
+                                                                         [ACT_SPOIL] = act_spoil,
+                                                                         [ACT_READ_FAIL] = act_read_fail,
+                                                                         [ACT_TIME_OUT] = act_time_out,
+                                                                         [ACT_WRITE_FAIL] = act_write_fail,
+                                                                         [ACT_SLOW] = act_slow,
+                                                                         [ACT_VANISH] = act_vanish,
+                                                                         [ACT_DIE] = act_die,
+                                                                         [ACT_CABLE] = act_cable,
+                                                                         [ACT_REPLUG] = act_replug,
+                                                                         [ACT_FAIL] = act_fail,
+                                                                         [ACT_ONLINE] = act_online,
+                                                                         [ACT_KILL] = act_kill,
+                                                                         [ACT_POWER] = act_power,
+                                                                         [ACT_STOP] = act_stop,
+                                                                         [ACT_SPLIT] = act_split,
+                                                                         [ACT_SCRUB] = act_scrub,
+                                                                         [ACT_UNPLUG] = act_unplug,
+                                                                         [ACT_CALM] = scene_calm,
+                                                                         [ACT_REBUILT] = scene_rebuilt,
+                                                                         [ACT_OPENING] = scene_opening,
+                                                                         [ACT_AFTERMATH] = scene_aftermath,
+                                                                         [ACT_PACE] = act_pace,
+                                                                         [ACT_REPLACE] = act_replace,
+                                                                         [ACT_LOG] = act_log};
+    struct dice dice = {action->seed};
+    acts[action->kind](s, &dice);
+    scrub_look(s);
+    if (s->crashed || s->array == NULL)
+        world_start_again(s, &dice);
+}

@@ -75,6 +75,7 @@ static void draw_consistency(struct sim *s)
     struct dice dice = dice_for(s->seed, 2);
     s->config.journal_bytes = dice_one_in(&dice, 2) ? JOURNAL_BYTES_MIN : 0;
     bool open = s->config.theme == ACT_AFTERMATH; /* policies resync and bitmap: what is not right yet matters */
+    bool closed = false;
     for (unsigned i = 0; i < s->config.volumes; i++) {
         struct sim_volume *v = &s->volumes[i];
         v->spec.consistency_given = open || !dice_one_in(&dice, 2);
@@ -83,7 +84,9 @@ static void draw_consistency(struct sim *s)
         while (superblock_consistency_check(&v->layout, v->spec.consistency) != NULL);
         if (!v->spec.consistency_given)
             v->spec.consistency = superblock_consistency_for(&v->layout);
+        closed = closed || consistency_is_closed(v->spec.consistency);
     }
+    s->config.logs = dice_one_in(&dice, closed ? 3 : 12) ? (unsigned)dice_range(&dice, 1, SB_JOURNALS_MAX) : 0;
 }
 
 static void draw_weights(struct sim *s, struct dice *dice)
@@ -95,9 +98,10 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_KILL] = 5,      [ACT_POWER] = 6,    [ACT_STOP] = 4,    [ACT_SPLIT] = 1,      [ACT_SCRUB] = 5,
         [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3,
         [ACT_PACE] = 4,      [ACT_REPLACE] = 3};
-    for (unsigned i = 0; i < ACT_KINDS; i++)
+    for (unsigned i = 0; i < ACT_LOG; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];
+    s->config.weights[ACT_LOG] = s->config.logs > 0 ? (unsigned)dice_below(dice, 12) : 0;
     if (s->config.theme != ACT_LOAD)
         s->config.weights[s->config.theme] += 60;
 }
@@ -161,9 +165,9 @@ void config_draw(struct sim *s)
         draw_volume(s, &dice, without, c->volumes++);
     else if (dice_one_in(&dice, 5) && shape_fits(second, c->members) && first->level != RAID_SPAN)
         draw_volume(s, &dice, second, c->volumes++);
+    draw_consistency(s);
     draw_weights(s, &dice);
     draw_actions(s, &dice);
-    draw_consistency(s);
     c->scarce = dice_one_in(&dice, 4);
 }
 

@@ -22,6 +22,11 @@ unsigned peek_row(const struct array *array, unsigned volume, uint64_t row)
            (state != REGION_UNWRITTEN ? ROW_WRITTEN : 0);
 }
 
+bool peek_log_active(const struct array *array, unsigned index)
+{
+    return array->description.journals[index].state == SB_JOURNAL_ACTIVE;
+}
+
 bool peek_frozen(const struct array *array)
 {
     return array->frozen;

@@ -203,10 +203,10 @@ static void describe(struct sim *s)
     const struct sim_config *c = &s->config;
     const struct layout *a = &s->volumes[0].layout, *b = &s->volumes[1].layout;
     s->result->strict = c->strict;
-    text_format(s->result->what, sizeof s->result->what, "%s, %s, %u members, chunk %u%s%s%s",
+    text_format(s->result->what, sizeof s->result->what, "%s, %s, %u members, %u logs, chunk %u%s%s%s",
                 raid_level_name(a->spec.level), sb_consistency_name(s->volumes[0].spec.consistency), c->members,
-                a->spec.chunk, c->volumes > 1 ? ", and " : "", c->volumes > 1 ? raid_level_name(b->spec.level) : "",
-                c->strict ? "" : ", more faults than it bears");
+                c->logs, a->spec.chunk, c->volumes > 1 ? ", and " : "",
+                c->volumes > 1 ? raid_level_name(b->spec.level) : "", c->strict ? "" : ", more faults than it bears");
 }
 
 bool sim_run(uint64_t seed, const bool *skip, bool verbose, struct sim_result *result)

@@ -60,6 +60,7 @@ enum action_kind {
     ACT_AFTERMATH,
     ACT_PACE,    /* work in the background is paused, goes on, is slow */
     ACT_REPLACE, /* another disk for one in service */
+    ACT_LOG,     /* a journal device has a fault, or is pulled, or dies */
     ACT_KINDS,
 };
 
@@ -102,6 +103,7 @@ struct sim_config {
     unsigned members, volumes;
     struct blk_info disk;
     uint64_t journal_bytes;
+    unsigned logs; /* journal devices */
     unsigned weights[ACT_KINDS];
     enum action_kind theme; /* what is drawn often, besides ACT_LOAD */
     unsigned actions, fua_one_in, depth;
@@ -121,6 +123,7 @@ struct sim {
     struct simdisk *disks[SIM_DISKS];
     unsigned disks_count;
     int disk_of_slot[SIM_SLOTS]; /* the disk that is, or was last, the member */
+    struct simdisk *logs[SB_JOURNALS_MAX];
     struct sim_volume volumes[SIM_VOLUMES];
 
     struct array *array; /* NULL: down */
@@ -199,6 +202,7 @@ bool world_stop(struct sim *s);
  */
 struct world_start {
     uint64_t away;
+    unsigned logs_away; /* journal devices, by bit */
     bool force, split;
     int prefer; /* slot whose disk wins a split brain, or -1 */
 };
@@ -242,6 +246,8 @@ uint64_t peek_slots(const struct array *array, enum member_state state);
 enum { ROW_SYNCED = 1, ROW_SAVED = 2, ROW_WRITTEN = 4 };
 unsigned peek_row(const struct array *array, unsigned volume, uint64_t row);
 bool peek_frozen(const struct array *array);
+/* Does the description call this journal device active? */
+bool peek_log_active(const struct array *array, unsigned index);
 /* Slots that the description calls active. */
 uint64_t peek_active(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */

@@ -408,10 +408,30 @@ static void take_back(struct sim *s, const struct assembly *a, const struct find
             sim_online(s, slot, found[a->returned_of_slot[slot]].disk);
 }
 
+/* Those that are there. True: the one that the array cannot do without is not. */
+static bool take_logs(struct sim *s, const struct assembly *a, const struct world_start *how,
+                      struct array_journals *journals)
+{
+    bool active = false, there = false, closed = false;
+    for (unsigned i = 0; i < s->config.logs; i++) {
+        struct simdisk *disk = s->logs[i];
+        bool away = disk->gone || disk->dead || (how->logs_away & 1u << i);
+        if (!away)
+            journals->disks[i] = world_array_disk(disk);
+        active = active || a->array.journals[i].state == SB_JOURNAL_ACTIVE;
+        there = there || (!away && a->array.journals[i].state == SB_JOURNAL_ACTIVE);
+    }
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        closed = closed || consistency_is_closed(s->volumes[i].spec.consistency);
+    return active && !there && closed && !a->array.clean && !how->force;
+}
+
 static bool open_decided(struct sim *s, const struct assembly *a, const struct finding *found,
                          const struct world_start *how)
 {
     struct array_disk disks[RAID_MEMBERS_MAX] = {0};
+    struct array_journals journals = {.force = how->force};
+    bool waits = take_logs(s, a, how, &journals);
     struct sim_call call = call_new();
     uint64_t lost = lost_slots(s, a);
     take_disks(s, a, found, disks);
@@ -421,9 +441,10 @@ static bool open_decided(struct sim *s, const struct assembly *a, const struct f
     s->must_in &= ~lost;
     s->torn = lost != 0;
     s->torn_away = how->away;
-    array_open(&s->loop, a, disks, NULL, &call.call);
+    array_open(&s->loop, a, disks, &journals, &call.call);
     sim_wait(s, &call.over, "the array is being opened");
-    bool bad_luck = s->crashed || !s->config.strict;
+    SIM_CHECK(s, call.call.error != 0 || !waits, "it starts without the journal device that it needs");
+    bool bad_luck = s->crashed || !s->config.strict || waits;
     SIM_CHECK(s, call.call.error == 0 || bad_luck, "it does not start: %s", call.call.message);
     if (call.call.error != 0) {
         sim_trace(s, "not opened: %s", call.call.message);
@@ -523,6 +544,10 @@ static bool last_is_shown(const struct sim *s, uint64_t away)
 static bool start_somehow(struct sim *s, struct dice *dice)
 {
     struct world_start how = {.prefer = -1, .away = draw_away(s, dice)};
+    for (unsigned i = 0; i < s->config.logs; i++) {
+        s->logs[i]->time_outs = 0;
+        how.logs_away |= dice_one_in(dice, 10) ? 1u << i : 0;
+    }
     for (unsigned slot = 0; slot < s->config.members; slot++) /* a label that is not read is as good as away */
         if (s->last & sim_bit(slot))
             world_disk(s, slot)->reads_fail = world_disk(s, slot)->time_outs = 0;
@@ -537,7 +562,7 @@ static bool start_somehow(struct sim *s, struct dice *dice)
     if (world_start(s, how) || s->crashed)
         return true;
     replug_all(s);
-    how.away = 0;
+    how.away = how.logs_away = 0;
     if (world_start(s, how) || s->crashed)
         return true;
     how.force = true;
@@ -596,6 +621,11 @@ void world_create(struct sim *s)
             litter(s, disk);
         s->disk_of_slot[slot] = (int)disk->number;
         spec->disks[slot] = world_array_disk(disk);
+    }
+    spec->journals_count = s->config.logs;
+    for (unsigned i = 0; i < s->config.logs; i++) {
+        s->logs[i] = world_disk_new(s);
+        spec->journals[i] = world_array_disk(s->logs[i]);
     }
     for (unsigned i = 0; i < s->config.volumes; i++)
         spec->volumes[i] = s->volumes[i].spec;
