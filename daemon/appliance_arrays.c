@@ -66,11 +66,19 @@ bool live_disk_open(struct appliance *a, struct live_array *live, struct live_di
     return true;
 }
 
+static bool open_disk(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
+                      size_t why_len)
+{
+    return live_disk_open(a, live, &live->disks[slot], path, why, why_len);
+}
+
 static void close_disks(struct live_array *live)
 {
     for (unsigned i = 0; i < live->slots; i++)
         live_disk_close(&live->disks[i]);
     live_disk_close(&live->newcomer);
+    for (unsigned i = 0; i < SB_JOURNALS_MAX; i++)
+        live_disk_close(&live->journals[i]);
 }
 
 /* --- calls to an array on its reactor --- */
@@ -82,6 +90,7 @@ struct array_sync {
     const struct array_spec *spec;
     const struct assembly *assembly;
     const struct array_disk *disks;
+    const struct array_journals *journals;
     const struct array_volume_spec *volume;
     unsigned slot;
     struct sb_array *description;
@@ -231,14 +240,16 @@ static bool open_members(struct appliance *a, struct live_array *live, const str
     return good;
 }
 
-static void start_assembly(struct live_array *live, const struct assembly *assembly)
+static void start_assembly(struct live_array *live, const struct assembly *assembly,
+                           const struct array_journals *journals)
 {
     struct array_disk disks[RAID_MEMBERS_MAX] = {0};
     char why[512];
     for (unsigned slot = 0; slot < live->slots; slot++)
         disks[slot] = live->disks[slot].disk;
-    struct array_sync sync = {.assembly = assembly, .disks = disks};
+    struct array_sync sync = {.assembly = assembly, .disks = disks, .journals = journals};
     if (!array_sync(&sync, live, run_open, why, sizeof why)) {
+        text_format(live->verdict, sizeof live->verdict, "%s", assembly_verdict_name(ASSEMBLY_WAITING));
         text_format(live->reason, sizeof live->reason, "%s", why);
         log_error("array %s is not started: %s", live->name, why);
         close_disks(live);
@@ -324,6 +335,12 @@ static void find_candidates(const struct scan *scan, struct candidates *c)
     }
 }
 
+static const struct config_array *config_named(const struct config *config, const char *name)
+{
+    int index = config_array_index(config, name);
+    return index >= 0 ? config_item(&config->arrays, struct config_array, index) : NULL;
+}
+
 /* NULL: it is started already, or none of the config's. */
 static struct live_array *array_to_start(struct appliance *a, const struct config *config, const char *name)
 {
@@ -342,8 +359,9 @@ static struct live_array *array_to_start(struct appliance *a, const struct confi
  * Start the array that stands at `index` of what is decided. A disk that turns out to be of no use makes another
  * decision necessary, without it: it is worked out in place, and is the same for all other arrays.
  */
-static void start_found(struct appliance *a, struct live_array *live, struct candidates *c,
-                        const struct assembly_options *options, struct assembly *decided, unsigned index)
+static void start_found(struct appliance *a, struct live_array *live, const struct config_array *config,
+                        struct candidates *c, const struct assembly_options *options, struct assembly *decided,
+                        unsigned index)
 {
     const struct assembly *assembly = &decided[index];
     while (assembly->startable && !open_members(a, live, assembly, c))
@@ -354,7 +372,9 @@ static void start_found(struct appliance *a, struct live_array *live, struct can
         log_error("array %s is not started: %s", live->name, assembly->reason);
         return;
     }
-    start_assembly(live, assembly);
+    struct array_journals journals = {.force = options->force};
+    live_journals_open(a, live, config, &assembly->array, &journals);
+    start_assembly(live, assembly, &journals);
     take_back_returned(a, live, assembly, c);
 }
 
@@ -372,7 +392,7 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
     for (unsigned i = 0; i < MIN(count, (unsigned)CONFIG_ARRAYS_MAX); i++) {
         struct live_array *live = array_to_start(a, config, decided[i].array.name);
         if (live != NULL && (only == NULL || strcmp(only, live->name) == 0))
-            start_found(a, live, c, options, decided, i);
+            start_found(a, live, config_named(config, live->name), c, options, decided, i);
     }
     live_spares_found(a, &scan);
     for (unsigned i = 0; i < config->arrays.count; i++) {
@@ -389,7 +409,9 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
 
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec)
 {
-    *spec = (struct array_spec){.disks_count = config->disks.count, .volumes_count = config->volumes.count};
+    *spec = (struct array_spec){.disks_count = config->disks.count,
+                                .journals_count = config->journal.count,
+                                .volumes_count = config->volumes.count};
     text_format(spec->name, sizeof spec->name, "%s", config->name.text);
     spec->journal_bytes = config->journal_size;
     for (unsigned i = 0; i < config->volumes.count; i++) {
@@ -419,6 +441,7 @@ bool live_array_create(struct appliance *a, const struct config_array *config, u
         good = live_disk_open(a, live, &live->disks[slot], config->disks.items[slot].text, why, why_len);
         spec->disks[slot] = live->disks[slot].disk;
     }
+    good = good && live_journals_create(a, live, config, spec, why, why_len);
     struct array_sync sync = {.spec = spec};
     good = good && array_sync(&sync, live, run_create, why, why_len);
     if (good) {

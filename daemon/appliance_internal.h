@@ -10,6 +10,7 @@
 #include "daemon/scan.h"
 #include "daemon/worker.h"
 #include "raid/array.h"
+#include "raid/journal_device.h"
 #include "target/iscsi/iscsi.h"
 #include "target/nbd/nbd.h"
 
@@ -35,7 +36,7 @@ struct live_array {
     struct reactor *home;
     struct array *array;
     unsigned slots;
-    struct live_disk disks[RAID_MEMBERS_MAX];
+    struct live_disk disks[RAID_MEMBERS_MAX], journals[SB_JOURNALS_MAX];
     struct live_disk
         newcomer; /* takes the place of one in service: daemon/appliance_replace.c. No device: there is none */
     char verdict[32], reason[1024];
@@ -89,7 +90,21 @@ struct appliance {
     char message[512]; /* the last error of a call */
 };
 
+/* --- appliance_journals.c --- */
+
+/* Those of an array that starts: what can be opened. */
+void live_journals_open(struct appliance *a, struct live_array *live, const struct config_array *config,
+                        const struct sb_array *description, struct array_journals *out);
+/* Those of a new array: all, or false and why. */
+bool live_journals_create(struct appliance *a, struct live_array *live, const struct config_array *config,
+                          struct array_spec *spec, char *why, size_t why_len);
+json_t *live_journals_json(const struct live_array *live, const struct array_info *info);
+
 /* --- appliance_arrays.c --- */
+
+/* For the array's loop, exclusively, with patience. */
+bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
+                    size_t why_len);
 
 struct live_array *live_array_find(struct appliance *a, const char *name);
 /* A new entry without array, on the home reactor of the config's `index`th array. */

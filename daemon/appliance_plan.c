@@ -83,7 +83,7 @@ struct shape_call {
     struct sync_call call;
     struct array_spec spec;
     struct sb_array description;
-    struct blkdev devices[RAID_MEMBERS_MAX];
+    struct blkdev devices[RAID_MEMBERS_MAX + SB_JOURNALS_MAX];
     const char *wrong;
     char *why;
     size_t why_len;
@@ -96,6 +96,17 @@ static void run_describe_shape(struct sync_call *call)
     sync_finish(call);
 }
 
+static void stand_in(const struct plan *p, const char *path, struct blkdev *dev, struct array_disk *out)
+{
+    const struct scan_disk *disk = scanned(p, path);
+    ASSERT(disk != NULL); /* disk_objection() has seen it */
+    text_format(dev->name, sizeof dev->name, "%s", disk->path);
+    dev->info = (struct blk_info){
+        .size = disk->size, .logical_block = disk->logical_block, .physical_block = disk->logical_block};
+    out->dev = dev;
+    text_format(out->identity, sizeof out->identity, "%s", disk->identity);
+}
+
 /* Ask raid/ whether the shape fits these disks: stand-in devices with their sizes, no I/O. */
 static const char *shape_objection(struct plan *p, const struct config_array *array, char *why, size_t why_len)
 {
@@ -104,15 +115,10 @@ static const char *shape_objection(struct plan *p, const struct config_array *ar
     c->why = why;
     c->why_len = why_len;
     array_spec_from_config(array, &c->spec);
-    for (unsigned i = 0; i < array->disks.count; i++) {
-        const struct scan_disk *disk = scanned(p, array->disks.items[i].text);
-        ASSERT(disk != NULL); /* disk_objection() has seen it */
-        text_format(c->devices[i].name, sizeof c->devices[i].name, "%s", disk->path);
-        c->devices[i].info = (struct blk_info){
-            .size = disk->size, .logical_block = disk->logical_block, .physical_block = disk->logical_block};
-        c->spec.disks[i].dev = &c->devices[i];
-        text_format(c->spec.disks[i].identity, sizeof c->spec.disks[i].identity, "%s", disk->identity);
-    }
+    for (unsigned i = 0; i < array->disks.count; i++)
+        stand_in(p, array->disks.items[i].text, &c->devices[i], &c->spec.disks[i]);
+    for (unsigned i = 0; i < array->journal.count; i++)
+        stand_in(p, array->journal.items[i].text, &c->devices[array->disks.count + i], &c->spec.journals[i]);
     sync_call(&c->call, reactor_loop(p->a->reactors[0]), run_describe_shape);
     const char *wrong = c->wrong;
     free(c);
@@ -140,6 +146,8 @@ static void plan_create(struct plan *p, const struct config_array *array, unsign
     const char *objection = NULL;
     for (unsigned i = 0; i < array->disks.count && objection == NULL; i++)
         objection = disk_objection(p, &array->disks.items[i], why, sizeof why);
+    for (unsigned i = 0; i < array->journal.count && objection == NULL; i++)
+        objection = disk_objection(p, &array->journal.items[i], why, sizeof why);
     if (objection == NULL)
         objection = shape_objection(p, array, why, sizeof why);
     describe_volumes(array, volumes, sizeof volumes);
@@ -188,9 +196,22 @@ static void plan_volume(struct plan *p, const struct config_array *array, const 
                  "resize volume %s to %s", reference, size);
 }
 
+static unsigned journals_in_use(const struct sb_array *array)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < array->journals_count; i++)
+        count += array->journals[i].state == SB_JOURNAL_ACTIVE;
+    return count;
+}
+
 static void plan_present(struct plan *p, const struct config_array *array, struct live_array *live)
 {
     struct sb_array *there = live_array_describe(live);
+    if (array->journal.count > there->journals_count || array->journal.count < journals_in_use(there))
+        add_step(p, "change-journal", array->name.text,
+                 "an array is given its journal devices when it is created, not later, in this version",
+                 "change array %s from %u to %u journal devices", array->name.text, there->journals_count,
+                 array->journal.count);
     if (there->members_count != array->disks.count)
         add_step(p, "change-disks", array->name.text, "adding and removing disks is not possible in this version",
                  "change array %s from %u to %u disks", array->name.text, there->members_count, array->disks.count);

@@ -112,10 +112,11 @@ static json_t *array_json(struct live_array *live)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&c->description.uuid, uuid);
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "name", live->name, "uuid", uuid,
-                            "state", c->info.state, "verdict", live->verdict, "reason", live->reason, "clean",
-                            c->info.clean, "generation", (json_int_t)c->info.generation, "free_bytes_per_disk",
-                            (json_int_t)c->info.free_bytes, "members", members, "volumes", volumes, "jobs", jobs);
+    json_t *out =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:o, s:o, s:o, s:o}", "name", live->name, "uuid", uuid,
+                  "state", c->info.state, "verdict", live->verdict, "reason", live->reason, "clean", c->info.clean,
+                  "generation", (json_int_t)c->info.generation, "free_bytes_per_disk", (json_int_t)c->info.free_bytes,
+                  "members", members, "volumes", volumes, "jobs", jobs, "journal", live_journals_json(live, &c->info));
     free(c);
     return out;
 }

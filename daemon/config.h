@@ -50,7 +50,7 @@ struct config_volume {
 struct config_array {
     unsigned line;
     struct config_text name, scrub;
-    struct config_strings disks, spares;
+    struct config_strings disks, spares, journal;
     uint64_t journal_size;      /* bytes; 0: the default */
     struct config_list volumes; /* struct config_volume */
 };

@@ -136,6 +136,9 @@ static void check_array(struct checker *c, const struct config_array *array)
     else
         for (unsigned i = 0; i < array->volumes.count; i++)
             check_volume_shape(c, array, config_item(&array->volumes, struct config_volume, i));
+    if (array->journal.count > SB_JOURNALS_MAX)
+        report(c, array->line, "journal", "array \"%s\": one disk for the journal, or two that hold the same, not %u",
+               array->name.text, array->journal.count);
     if (array->volumes.count > SB_VOLUMES_MAX)
         report(c, array->line, "volumes", "array \"%s\": at most %d volumes", array->name.text, SB_VOLUMES_MAX);
     for (unsigned i = 0; i < array->volumes.count; i++)
@@ -166,6 +169,34 @@ static void check_disks(struct checker *c)
                 report(c, disks->items[d].line, "disks", "\"%s\" is given twice", disks->items[d].text);
             if (strlen(disks->items[d].text) > CONFIG_PATH_MAX)
                 report(c, disks->items[d].line, "disks", "is longer than %d bytes", CONFIG_PATH_MAX);
+        }
+    }
+}
+
+/* Paths in all the lists of disks and journals. */
+static unsigned times_named(const struct config_list *arrays, const char *path)
+{
+    unsigned times = 0;
+    for (unsigned i = 0; i < arrays->count; i++) {
+        const struct config_array *array = config_item(arrays, struct config_array, i);
+        for (unsigned d = 0; d < array->disks.count; d++)
+            times += strcmp(array->disks.items[d].text, path) == 0;
+        for (unsigned d = 0; d < array->journal.count; d++)
+            times += strcmp(array->journal.items[d].text, path) == 0;
+    }
+    return times;
+}
+
+static void check_journals(struct checker *c)
+{
+    const struct config_list *arrays = &c->config->arrays;
+    for (unsigned i = 0; i < arrays->count; i++) {
+        const struct config_strings *journal = &config_item(arrays, struct config_array, i)->journal;
+        for (unsigned d = 0; d < journal->count; d++) {
+            if (times_named(arrays, journal->items[d].text) > 1)
+                report(c, journal->items[d].line, "journal", "\"%s\" is given twice", journal->items[d].text);
+            if (strlen(journal->items[d].text) > CONFIG_PATH_MAX)
+                report(c, journal->items[d].line, "journal", "is longer than %d bytes", CONFIG_PATH_MAX);
         }
     }
 }
@@ -313,6 +344,7 @@ void config_check(const struct config *config, struct config_errors *errors)
                "at most %d arrays", CONFIG_ARRAYS_MAX);
     check_unique(&c, &config->arrays, sizeof(struct config_array), offsetof(struct config_array, name), "name");
     check_disks(&c);
+    check_journals(&c);
     c.arrays_sound = errors->count == 0;
     check_nbd(&c);
     check_iscsi(&c);

@@ -56,6 +56,8 @@ static const struct config_key array_keys[] = {
     KEY(config_array, disks, KEY_STRINGS, NULL,
         "Its disks in slot order: block devices (best by /dev/disk/by-id) or files."),
     KEY(config_array, spares, KEY_STRINGS, "", "Disks that take the place of one that is lost, for this array alone."),
+    KEY(config_array, journal, KEY_STRINGS, "",
+        "A disk that holds the journal instead of its disks, or two that hold the same; when the array is created."),
     KEY(config_array, scrub, KEY_TEXT, "monthly",
         "How old the last scrub of a volume may become before a patrol begins: weekly, monthly, a number of days, or "
         "off."),

@@ -104,6 +104,20 @@ static void print_spares(const json_t *status)
     }
 }
 
+static void print_journal(const json_t *array)
+{
+    size_t i;
+    json_t *device, *journal = json_object_get(array, "journal");
+    json_array_foreach(json_object_get(journal, "devices"), i, device)
+    {
+        char slot[128];
+        const char *path = text(device, "path");
+        snprintf(slot, sizeof slot, "%s/journal", text(array, "name"));
+        printf("%-16s %-11s %-8s %s (%s)\n", slot, text(device, "state"), "",
+               *path != '\0' ? path : text(device, "identity"), text(journal, "where"));
+    }
+}
+
 void print_disks(const json_t *status)
 {
     size_t i, j;
@@ -121,6 +135,7 @@ void print_disks(const json_t *status)
                    *path != '\0' ? path : text(member, "identity"),
                    json_is_true(json_object_get(member, "slow")) ? " (slow)" : "");
         }
+        print_journal(array);
     }
     print_spares(status);
 }

@@ -2,8 +2,10 @@
 
 #include <blkid.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *probe_value(blkid_probe probe, const char *name)
 {
@@ -22,6 +24,16 @@ static void describe(blkid_probe probe, char *what, size_t what_len)
     else
         snprintf(what, what_len, "data of another kind (%s%s%s)", type, label != NULL ? " " : "",
                  label != NULL ? label : "");
+}
+
+bool journal_label_of(const char *path, struct journal_label *label)
+{
+    uint8_t bytes[JOURNAL_LABEL_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && pread(fd, bytes, sizeof bytes, JOURNAL_LABEL_AT) == sizeof bytes;
+    if (fd >= 0)
+        close(fd);
+    return good && journal_label_decode(bytes, label);
 }
 
 bool foreign_probe(const char *path, char *what, size_t what_len)
@@ -43,5 +55,10 @@ bool foreign_probe(const char *path, char *what, size_t what_len)
     else if (found < 0)
         snprintf(what, what_len, "contents that cannot be examined");
     blkid_free_probe(probe);
+    struct journal_label label;
+    if (found == 1 && journal_label_of(path, &label)) {
+        snprintf(what, what_len, "the journal of array %s", label.name);
+        return true;
+    }
     return found != 1;
 }

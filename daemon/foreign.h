@@ -8,8 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "raid/journal_device.h"
+
 /* True if something is there: `what` gets a few words ("an ext4 file system \"backup\""). Also true if it cannot be
  * told. */
 bool foreign_probe(const char *path, char *what, size_t what_len);
+
+/* False: it carries no label of a journal device. */
+bool journal_label_of(const char *path, struct journal_label *label);
 
 #endif

@@ -139,6 +139,8 @@ void scan_config(struct scan *scan, struct reactor *reactor, const struct config
     for (unsigned i = 0; i < config->arrays.count; i++)
         scan_paths(scan, reactor, &config_item(&config->arrays, struct config_array, i)->disks);
     for (unsigned i = 0; i < config->arrays.count; i++)
+        scan_paths(scan, reactor, &config_item(&config->arrays, struct config_array, i)->journal);
+    for (unsigned i = 0; i < config->arrays.count; i++)
         scan_paths(scan, reactor, &config_item(&config->arrays, struct config_array, i)->spares);
     scan_paths(scan, reactor, &config->spares);
     for (unsigned i = 0; i < config->disks.count; i++)
