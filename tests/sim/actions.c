@@ -214,27 +214,6 @@ static void log_pull_and_look(struct sim *s, struct dice *dice, unsigned index)
         s->logs[index]->dead = true;
 }
 
-static void act_log(struct sim *s, struct dice *dice)
-{
-    if (s->config.logs == 0 || s->array == NULL)
-        return;
-    unsigned index = (unsigned)dice_below(dice, s->config.logs);
-    struct simdisk *disk = s->logs[index];
-    switch (dice_below(dice, 5)) {
-    case 0:
-        disk->writes_fail = (unsigned)dice_range(dice, 1, 5);
-        break;
-    case 1:
-        disk->time_outs = (unsigned)dice_range(dice, 1, 4);
-        break;
-    case 2:
-        disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
-        break;
-    default:
-        log_pull_and_look(s, dice, index);
-    }
-}
-
 /* Now and then just before a crash: what is being written in place then needs it when it is back. */
 static void logs_may_go(struct sim *s, struct dice *dice)
 {
@@ -387,9 +366,9 @@ static void act_replace(struct sim *s, struct dice *dice)
 
 /* --- crashes and stops --- */
 
-static void crash_soon(struct sim *s, struct dice *dice, bool power)
+static void crash_within(struct sim *s, struct dice *dice, uint64_t events, bool power)
 {
-    s->crash_in = 1 + dice_scale(dice, 3000);
+    s->crash_in = 1 + dice_scale(dice, events);
     s->crash_power = power;
     for (s->crash_again = 0; s->crash_again < 4 && dice_one_in(dice, 2);)
         s->crash_again++;
@@ -407,14 +386,52 @@ static void crash_soon(struct sim *s, struct dice *dice, bool power)
     }
 }
 
+/* All of them go while writes are under way, and soon the machine. They are back then. */
+static void logs_pull_and_crash(struct sim *s, struct dice *dice)
+{
+    for (unsigned i = 0; i < 8 && !s->crashed; i++)
+        (void)load_one(s, dice);
+    sim_events(s, dice_below(dice, 100));
+    for (unsigned i = 0; i < s->config.logs && !s->crashed; i++)
+        if (!s->logs[i]->gone && !s->logs[i]->dead)
+            log_pull(s, dice, i);
+    if (!s->crashed)
+        crash_within(s, dice, 500, dice_one_in(dice, 2));
+}
+
+static void act_log(struct sim *s, struct dice *dice)
+{
+    if (s->config.logs == 0 || s->array == NULL)
+        return;
+    unsigned index = (unsigned)dice_below(dice, s->config.logs);
+    struct simdisk *disk = s->logs[index];
+    switch (dice_below(dice, 7)) {
+    case 0:
+        disk->writes_fail = (unsigned)dice_range(dice, 1, 5);
+        break;
+    case 1:
+        disk->time_outs = (unsigned)dice_range(dice, 1, 4);
+        break;
+    case 2:
+        disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
+        break;
+    case 3:
+    case 4:
+        logs_pull_and_crash(s, dice);
+        break;
+    default:
+        log_pull_and_look(s, dice, index);
+    }
+}
+
 static void act_kill(struct sim *s, struct dice *dice)
 {
-    crash_soon(s, dice, false);
+    crash_within(s, dice, 3000, false);
 }
 
 static void act_power(struct sim *s, struct dice *dice)
 {
-    crash_soon(s, dice, true);
+    crash_within(s, dice, 3000, true);
 }
 
 static void act_stop(struct sim *s, struct dice *dice)

@@ -102,6 +102,7 @@ static void draw_weights(struct sim *s, struct dice *dice)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];
     s->config.weights[ACT_LOG] = s->config.logs > 0 ? (unsigned)dice_below(dice, 12) : 0;
+    s->config.weights[ACT_LOG] += s->config.logs > 0 && dice_one_in(dice, 3) ? 60 : 0;
     if (s->config.theme != ACT_LOAD)
         s->config.weights[s->config.theme] += 60;
 }
