@@ -66,12 +66,6 @@ bool live_disk_open(struct appliance *a, struct live_array *live, struct live_di
     return true;
 }
 
-static bool open_disk(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
-                      size_t why_len)
-{
-    return live_disk_open(a, live, &live->disks[slot], path, why, why_len);
-}
-
 static void close_disks(struct live_array *live)
 {
     for (unsigned i = 0; i < live->slots; i++)

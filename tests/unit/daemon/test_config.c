@@ -269,6 +269,34 @@ Test(units, sizes)
     cr_expect_str_eq(text, "1 h 2 min");
 }
 
+Test(config, a_journal_has_one_disk_or_two_and_they_are_its_own)
+{
+    static const struct {
+        const char *journal, *wrong; /* wrong: NULL, or a part of the message */
+        unsigned count;
+    } cases[] = {
+        {"[ \"/j0\" ]", NULL, 1},
+        {"[ \"/j0\", \"/j1\" ]", NULL, 2},
+        {"[ \"/j0\", \"/j1\", \"/j2\" ]", "one disk for the journal, or two that hold the same, not 3", 0},
+        {"[ \"/j0\", \"/j0\" ]", "\"/j0\" is given twice", 0},
+        {"[ \"/d1\" ]", "\"/d1\" is given twice", 0},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d3\" ]; journal = %s;\n"
+                 "  volumes = ( { name = \"v\"; level = \"raid6\"; } ); } );\n",
+                 cases[i].journal);
+        struct loaded l = load(text);
+        cr_assert((l.config != NULL) == (cases[i].wrong == NULL), "%s", cases[i].journal);
+        if (l.config == NULL)
+            cr_expect(strstr(l.errors.lines[0], cases[i].wrong) != NULL, "%s", l.errors.lines[0]);
+        else
+            cr_expect_eq(config_item(&l.config->arrays, struct config_array, 0)->journal.count, cases[i].count);
+        unload(&l);
+    }
+}
+
 Test(config, a_consistency_policy_must_go_with_its_level)
 {
     static const struct {
