@@ -129,9 +129,6 @@ bool live_disk_found_again(struct appliance *a, const char *path);
 /* Put a disk into a slot that is out of service. It may be overwritten: that was looked at. */
 bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                        size_t why_len);
-
-bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
-                    size_t why_len);
 void live_disk_close(struct live_disk *disk);
 
 /* --- appliance_replace.c --- */
