@@ -100,6 +100,9 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_PACE] = 4,      [ACT_REPLACE] = 3};
     for (unsigned i = 0; i < ACT_LOG; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
+    static const enum action_kind losses[] = {ACT_VANISH, ACT_DIE, ACT_CABLE, ACT_FAIL, ACT_UNPLUG};
+    for (unsigned i = 0; i < ARRAY_LENGTH(losses) && s->config.thin; i++)
+        s->config.weights[losses[i]] = 0;
     s->config.weights[ACT_LOAD] += usual[ACT_LOAD];
     s->config.weights[ACT_LOG] = s->config.logs > 0 ? (unsigned)dice_below(dice, 12) : 0;
     s->config.weights[ACT_LOG] += s->config.logs > 0 && dice_one_in(dice, 3) ? 60 : 0;
@@ -147,7 +150,7 @@ void config_draw(struct sim *s)
     while (!suits_theme(first->level, c->theme))
         first = draw_shape(&dice);
     c->members = draw_members(&dice, first);
-    c->thin = c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3) && shape_fits(without, c->members);
+    c->thin = c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3);
     c->strict = !c->thin && !dice_one_in(&dice, 4);
     c->garbage = dice_one_in(&dice, 2);
     c->fua_one_in = (unsigned)dice_range(&dice, 2, 8);

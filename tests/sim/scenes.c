@@ -144,6 +144,7 @@ static void lose_one(struct sim *s, struct dice *dice)
         (void)load_one(s, dice);
         (void)sim_event(s);
     }
+    bustle(s, dice, 16);
     if (is_up(s) && dice_one_in(dice, 3))
         load_drain(s);
     if (is_up(s))
@@ -157,7 +158,13 @@ static void refuse_a_write(struct sim *s, struct dice *dice)
     for (unsigned i = 0; i < 3 && is_up(s); i++)
         sim_action(s, &(struct action){ACT_WRITE_FAIL, dice_bits(dice)});
     if (is_up(s))
-        sim_wait_ns(s, 500000000);
+        sim_wait_ns(s, 5000000000);
+    if (is_up(s) && dice_one_in(dice, 2))
+        return;
+    if (is_up(s))
+        sim_action(s, &(struct action){ACT_VANISH, dice_bits(dice)});
+    if (is_up(s))
+        load_verify(s, true);
 }
 
 static void start_without_one(struct sim *s, struct dice *dice)
@@ -180,6 +187,7 @@ void scene_aftermath(struct sim *s, struct dice *dice)
         cut_soon(s, dice, 100, !dice_one_in(dice, 3), true);
     s->crash_again = 0;
     world_start_again(s, dice);
+    uint64_t drawn = dice_below(dice, ARRAY_LENGTH(worst));
     if (is_up(s))
-        worst[dice_below(dice, ARRAY_LENGTH(worst))](s, dice);
+        (s->config.thin ? refuse_a_write : worst[drawn])(s, dice);
 }
