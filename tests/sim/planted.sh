@@ -93,9 +93,9 @@ plant fua-ignored 2000 \
     raid/row_io.c 's/\.flags = io->flags/.flags = 0/'
 plant flush-ignored 500 \
     raid/run.c '/^static void change_start/,/^}/s/refused = changes \&\& v->failed;/refused = !changes || v->failed;/'
-plant clean-before-flushed 5000 \
+plant clean-before-flushed 500 \
     raid/array_activity.c 's/array_flush_start(array, &activity->flush, activity_flushed);/(activity->flush.array = array, activity_flushed(\&activity->flush));/'
-plant active-before-flushed 20000 \
+plant active-before-flushed 3000 \
     raid/rebuild.c 's/array_flush_start(array, &array->rebuild.flush, pass_flushed);/(array->rebuild.flush.array = array, pass_flushed(\&array->rebuild.flush));/'
 plant checkpoint-before-flushed 20000 \
     raid/rebuild.c 's/array_flush_start(array, &rebuild->checkpoint_flush, checkpoint_flushed);/(rebuild->checkpoint_flush.array = array, checkpoint_flushed(\&rebuild->checkpoint_flush));/'
@@ -107,11 +107,11 @@ plant rows-not-locked 500 \
     raid/row_lock.c 's/if (holder != NULL) {/if (holder == op) {/'
 plant burst-not-frozen 5000 \
     raid/array_members.c 's/bool burst = no_answer(status) \&\&/bool burst = false \&\&/'
-plant unsynced-not-suspect 20000 \
+plant unsynced-not-suspect 3000 \
     raid/array.c 's/clean = array_maps_count(array, REGION_BIT(REGION_SUSPECT)) == 0;/clean = true;/'
-plant opened-without-flush 20000 \
+plant opened-without-flush 3000 \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
-plant row-believed-after-a-refusal 20000 \
+plant row-believed-after-a-refusal 3000 \
     raid/row.c 's/fail_and_stop(op, BLK_READONLY, volume_offset(op));/;/'
 plant scrub-blames-the-wrong-chunk 2000 \
     raid/row_scrub.c 's/^    return role;/    return role == 0;/'
@@ -119,11 +119,11 @@ plant scrub-rewrites-parity-of-located-data 2000 \
     raid/row_scrub.c 's/    if (role >= 0)$/    if (role < -9)/'
 plant log-not-durable 2000 \
     raid/journal_store.c 's/\.flags = BLK_FUA,/.flags = 0,/'
-plant log-before-losses 20000 \
+plant log-before-losses 500 \
     raid/journal_store.c '/^static void group_record/,/^}/s/if (losses_wait(j->array, &j->recorded))/if (true)/'
 plant replay-out-of-order 5000 \
     raid/journal.c 's/return x->id < y->id ? -1 : 1;/return x->id < y->id ? 1 : -1;/'
-plant tail-before-flush 20000 \
+plant tail-before-flush 3000 \
     raid/journal_store.c 's/if (caches_are_volatile(j))/if (!j->with_tail \&\& caches_are_volatile(j))/'
 plant absent-not-recorded-before-replay 40000 \
     raid/array.c '/^static void open_flushed/,/^}/s/array_commit(/if (flush->array->replay_wanted) open_over(\&flush->array->open_wait.task); else array_commit(/'
