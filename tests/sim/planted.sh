@@ -119,7 +119,7 @@ plant scrub-rewrites-parity-of-located-data 2000 \
     raid/row_scrub.c 's/    if (role >= 0)$/    if (role < -9)/'
 plant log-not-durable 2000 \
     raid/journal_store.c 's/\.flags = BLK_FUA,/.flags = 0,/'
-plant log-before-losses 500 \
+plant log-before-losses 20000 \
     raid/journal_store.c '/^static void group_record/,/^}/s/if (losses_wait(j->array, &j->recorded))/if (true)/'
 plant replay-out-of-order 5000 \
     raid/journal.c 's/return x->id < y->id ? -1 : 1;/return x->id < y->id ? 1 : -1;/'
