@@ -146,13 +146,22 @@ static void check_array(struct checker *c, const struct config_array *array)
     check_unique(c, &array->volumes, sizeof(struct config_volume), offsetof(struct config_volume, name), "name");
 }
 
-/* Is this disk named before it: in an earlier array, or earlier in its own? */
-static bool disk_named_before(const struct config_list *arrays, unsigned array, unsigned disk)
+/* All lists of disks that have a use: arrays' disks, then their spares, then shared spares. */
+static const struct config_strings *disk_list(const struct config *config, unsigned index)
 {
-    const char *path = config_item(arrays, struct config_array, array)->disks.items[disk].text;
-    for (unsigned i = 0; i <= array; i++) {
-        const struct config_strings *disks = &config_item(arrays, struct config_array, i)->disks;
-        for (unsigned d = 0; d < (i < array ? disks->count : disk); d++)
+    unsigned count = config->arrays.count;
+    if (index == 2 * count)
+        return &config->spares;
+    const struct config_array *array = config_item(&config->arrays, struct config_array, index % count);
+    return index < count ? &array->disks : &array->spares;
+}
+
+static bool disk_named_before(const struct config *config, unsigned list, unsigned disk)
+{
+    const char *path = disk_list(config, list)->items[disk].text;
+    for (unsigned i = 0; i <= list; i++) {
+        const struct config_strings *disks = disk_list(config, i);
+        for (unsigned d = 0; d < (i < list ? disks->count : disk); d++)
             if (strcmp(disks->items[d].text, path) == 0)
                 return true;
     }
@@ -161,14 +170,18 @@ static bool disk_named_before(const struct config_list *arrays, unsigned array, 
 
 static void check_disks(struct checker *c)
 {
-    const struct config_list *arrays = &c->config->arrays;
-    for (unsigned i = 0; i < arrays->count; i++) {
-        const struct config_strings *disks = &config_item(arrays, struct config_array, i)->disks;
+    unsigned arrays = c->config->arrays.count;
+    for (unsigned i = 0; i <= 2 * arrays; i++) {
+        const struct config_strings *disks = disk_list(c->config, i);
+        const char *setting = i < arrays ? "disks" : "spares";
         for (unsigned d = 0; d < disks->count; d++) {
-            if (disk_named_before(arrays, i, d))
-                report(c, disks->items[d].line, "disks", "\"%s\" is given twice", disks->items[d].text);
-            if (strlen(disks->items[d].text) > CONFIG_PATH_MAX)
-                report(c, disks->items[d].line, "disks", "is longer than %d bytes", CONFIG_PATH_MAX);
+            const struct config_text *disk = &disks->items[d];
+            if (disk->text[0] == '\0')
+                report(c, disk->line, setting, "item %u is empty", d + 1);
+            else if (disk_named_before(c->config, i, d))
+                report(c, disk->line, setting, "\"%s\" is given twice", disk->text);
+            if (strlen(disk->text) > CONFIG_PATH_MAX)
+                report(c, disk->line, setting, "is longer than %d bytes", CONFIG_PATH_MAX);
         }
     }
 }
