@@ -264,7 +264,7 @@ json_t *appliance_reload(struct appliance *a)
     struct config *config = config_load(a->config->path, &mistakes);
     if (config == NULL) {
         for (unsigned i = 0; i < mistakes.count; i++)
-            append_text(errors, "%s", mistakes.lines[i]);
+            json_array_append_new(errors, sentence_json(mistakes.lines[i]));
         config_errors_free(&mistakes);
         return json_pack("{s:o, s:o, s:o}", "taken", taken, "refused", refused, "errors", errors);
     }

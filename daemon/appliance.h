@@ -86,6 +86,9 @@ const char *appliance_volume_scrub(struct appliance *appliance, const char *volu
  */
 bool appliance_alive(struct appliance *appliance);
 
+/* A sentence for people as JSON: it may have been cut within a character, or hold a name that is no UTF-8. */
+json_t *sentence_json(const char *sentence);
+
 /* Everything, for corbelctl and the page. */
 json_t *appliance_status(struct appliance *appliance);
 

@@ -37,7 +37,7 @@ static void add_step(struct plan *p, const char *action, const char *object, con
         json_pack("{s:s, s:s, s:o}", "action", action, "object", object, "text", json_vsprintf(format, args));
     va_end(args);
     if (refused != NULL) {
-        json_object_set_new(step, "refused", json_string(refused));
+        json_object_set_new(step, "refused", sentence_json(refused));
         p->refused = true;
     }
     json_array_append_new(p->steps, step);
@@ -302,7 +302,7 @@ static void make_plan(struct plan *p)
 static void fail_step(struct plan *p, const char *why)
 {
     log_error("apply: %s", why);
-    json_array_append_new(p->errors, json_string(why));
+    json_array_append_new(p->errors, sentence_json(why));
 }
 
 /* What stood in the plan as started, and is not. */
@@ -365,7 +365,7 @@ json_t *appliance_apply(struct appliance *a, const struct apply_options *options
     struct plan p = {.a = a, .config = config, .options = options, .steps = json_array(), .errors = json_array()};
     bool applied = false;
     for (unsigned i = 0; i < mistakes.count; i++)
-        json_array_append_new(p.errors, json_string(mistakes.lines[i]));
+        json_array_append_new(p.errors, sentence_json(mistakes.lines[i]));
     config_errors_free(&mistakes);
     if (config != NULL) {
         make_plan(&p);

@@ -315,7 +315,7 @@ json_t *live_spares_json(struct appliance *a)
     json_t *out = json_array();
     struct live_spare *spare;
     TAILQ_FOREACH(spare, &a->spares, link)
-    json_array_append_new(
-        out, json_pack("{s:s, s:s, s:s}", "path", spare->path, "array", spare->array, "trouble", spare->said));
+    json_array_append_new(out, json_pack("{s:s, s:s, s:o}", "path", spare->path, "array", spare->array, "trouble",
+                                         sentence_json(spare->said)));
     return out;
 }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "daemon/appliance_internal.h"
 #include "daemon/disk.h"
 
@@ -36,6 +37,19 @@ static void run_info(struct sync_call *call)
             array_lost(c->live->array, i, &c->lost[i]);
     }
     sync_finish(call);
+}
+
+json_t *sentence_json(const char *sentence)
+{
+    char ascii[1024];
+    json_t *text = json_string(sentence);
+    if (text != NULL)
+        return text;
+    text_format(ascii, sizeof ascii, "%s", sentence);
+    for (char *c = ascii; *c != '\0'; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    return json_string(ascii);
 }
 
 static json_t *member_json(const struct live_disk *disk, const struct array_member_info *member, unsigned slot)
@@ -95,8 +109,8 @@ static const char *not_started(const struct live_array *live)
 static json_t *array_json(struct live_array *live)
 {
     if (live->array == NULL)
-        return json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[]}", "name", live->name, "state", not_started(live),
-                         "verdict", live->verdict, "reason", live->reason, "members", "volumes", "jobs");
+        return json_pack("{s:s, s:s, s:s, s:o, s:[], s:[], s:[]}", "name", live->name, "state", not_started(live),
+                         "verdict", live->verdict, "reason", sentence_json(live->reason), "members", "volumes", "jobs");
     struct info_call *c = calloc(1, sizeof *c);
     ASSERT(c != NULL);
     c->live = live;

@@ -172,6 +172,8 @@ static void read_strings(struct reader *r, const char *name, struct config_strin
         unsigned at = config_setting_source_line(config_setting_get_elem(setting, (unsigned)i));
         if (text == NULL)
             config_error(r->errors, r->path, at > 0 ? at : line, name, "item %d is not a string", i + 1);
+        else if (!superblock_text_ok(text, strlen(text) + 1))
+            config_error(r->errors, r->path, at > 0 ? at : line, name, "item %d is not printable UTF-8", i + 1);
         else
             out->items[out->count++] = (struct config_text){must_duplicate(text), at > 0 ? at : line};
     }
@@ -237,6 +239,8 @@ static void read_scalar(struct reader *r, const char *name, const struct config_
         wrong = read_bool(field, setting);
     else if (key->kind == KEY_NUMBER)
         wrong = read_number(key, field, setting);
+    else if (text != NULL && !superblock_text_ok(text, strlen(text) + 1))
+        wrong = "is not printable UTF-8";
     else
         wrong = text != NULL ? store_text(key, field, text, line) : must_be_text(key->kind);
     if (wrong != NULL && text != NULL)

@@ -59,8 +59,8 @@ static bool body_flag(const json_t *body, const char *name)
 static void answer_error(struct exchange *x, int code, const char *detail)
 {
     x->code = code;
-    x->answer = json_pack("{s:s, s:i, s:s}", "title", code == 400 ? "Bad request" : "Not possible", "status", code,
-                          "detail", detail);
+    x->answer = json_pack("{s:s, s:i, s:o}", "title", code == 400 ? "Bad request" : "Not possible", "status", code,
+                          "detail", sentence_json(detail));
 }
 
 static void do_status(struct exchange *x)
@@ -82,13 +82,26 @@ static void do_reload(struct exchange *x)
     x->answer = appliance_reload(x->control->appliance);
 }
 
+/* A string of the body, or NULL and an answer. */
+static const char *body_word(struct exchange *x, const char *key)
+{
+    const char *word = json_string_value(json_object_get(x->body, key));
+    char detail[128];
+    if (word != NULL && strlen(word) <= CONFIG_PATH_MAX)
+        return word;
+    if (word == NULL)
+        text_format(detail, sizeof detail, "the body must have \"%s\", a string", key);
+    else
+        text_format(detail, sizeof detail, "\"%s\" is longer than %d bytes", key, CONFIG_PATH_MAX);
+    answer_error(x, 400, detail);
+    return NULL;
+}
+
 static void disk_action(struct exchange *x, bool online)
 {
-    const char *disk = json_string_value(json_object_get(x->body, "disk"));
-    if (disk == NULL) {
-        answer_error(x, 400, "the body must be {\"disk\": \"PATH or ARRAY/SLOT\"}");
+    const char *disk = body_word(x, "disk");
+    if (disk == NULL)
         return;
-    }
     const char *wrong = online ? appliance_disk_online(x->control->appliance, disk, body_flag(x->body, "force"))
                                : appliance_disk_fail(x->control->appliance, disk);
     if (wrong != NULL)
@@ -114,17 +127,6 @@ static void answer_action(struct exchange *x, const char *key, const char *name,
         answer_error(x, 409, wrong);
     else
         x->answer = json_pack("{s:s, s:b}", key, name, "done", true);
-}
-
-/* A string of the body, or NULL and an answer. */
-static const char *body_word(struct exchange *x, const char *key)
-{
-    const char *word = json_string_value(json_object_get(x->body, key));
-    char detail[128];
-    text_format(detail, sizeof detail, "the body must have \"%s\", a string", key);
-    if (word == NULL)
-        answer_error(x, 400, detail);
-    return word;
 }
 
 static void do_disk_remove(struct exchange *x)
@@ -168,14 +170,12 @@ static void do_array_assemble(struct exchange *x)
 
 static void do_volume_scrub(struct exchange *x)
 {
-    const char *volume = json_string_value(json_object_get(x->body, "volume"));
+    const char *volume = body_word(x, "volume");
     enum appliance_scrub what = body_flag(x->body, "stop")     ? APPLIANCE_SCRUB_STOP
                                 : body_flag(x->body, "repair") ? APPLIANCE_REPAIR
                                                                : APPLIANCE_CHECK;
-    if (volume == NULL) {
-        answer_error(x, 400, "the body must be {\"volume\": \"ARRAY/VOLUME\"}");
+    if (volume == NULL)
         return;
-    }
     const char *wrong = appliance_volume_scrub(x->control->appliance, volume, what);
     if (wrong != NULL)
         answer_error(x, 409, wrong);

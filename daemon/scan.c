@@ -124,7 +124,10 @@ static void scan_pattern(struct scan *scan, struct reactor *reactor, const struc
         return;
     }
     for (size_t i = 0; i < found.gl_pathc; i++)
-        scan_add(scan, reactor, found.gl_pathv[i], 0);
+        if (superblock_text_ok(found.gl_pathv[i], strlen(found.gl_pathv[i]) + 1))
+            scan_add(scan, reactor, found.gl_pathv[i], 0);
+        else
+            log_warn("a disk that %s leads to is left out: its name is not printable UTF-8", pattern->text);
     globfree(&found);
 }
 

@@ -31,6 +31,14 @@ expect 2 $CTL disk
 expect 2 $CTL disk fail "$(printf 'r/\377')"
 grep -q 'UTF-8' "$DIR/out" || fail "a name that is not UTF-8: $(cat "$DIR/out")"
 
+# A sentence that is cut within a character; names that are too long.
+for prefix in "" a; do
+    expect 1 $CTL array assemble "$prefix$(printf 'é%.0s' $(seq 1 254))"
+    grep -q '^corbelctl: array ' "$DIR/out" || fail "a sentence that is cut: $(cat "$DIR/out")"
+done
+expect 1 $CTL disk online "r/$(printf '%0600d' 1)"
+grep -q 'longer than' "$DIR/out" || fail "a name that is too long: $(cat "$DIR/out")"
+
 # A disk by hand: out, and in again.
 expect 1 $CTL disk online r/1
 grep -q 'in service already' "$DIR/out" || fail "online of a disk in service: $(cat "$DIR/out")"

@@ -108,6 +108,8 @@ Test(config, every_mistake_is_named_with_its_line)
         {"\"64 MiB\"", "\"1 MiB\"", 1, "out of range"},
         {"[ \"/dev/x*\" ]", "\"/dev/x\"", 2, "list of strings"},
         {"[ \"/dev/x*\" ]", "[ 1 ]", 2, "not a string"},
+        {"[ \"/dev/x*\" ]", "[ \"/dev/\xff\" ]", 2, "printable UTF-8"},
+        {"name = \"a\"", "name = \"\xc3\"", 3, "printable UTF-8"},
         {"\"/d3\"", "\"/d0\"", 3, "twice"},
         {"[ \"/dev/x*\" ]", "[ \"/dev/x*\" ]; spares = [ \"/s\", \"/d0\" ]", 2, "\"/d0\" is given twice"},
         {"[ \"/dev/x*\" ]", "[ \"/dev/x*\" ]; spares = [ \"/s\", \"/s\" ]", 2, "\"/s\" is given twice"},
