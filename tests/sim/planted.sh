@@ -159,10 +159,6 @@ plant replaced-disk-misses-writes 2000 \
 plant replaced-before-flushed 20000 \
     raid/array_replace.c 's/array_flush_start(array, &r->flush, flushed);/(r->flush.array = array, flushed(\&r->flush));/' \
     raid/array_commit.c 's/ || array->commit.others_wait,/,/'
-plant device-given-up-before-recorded 20000 \
-    raid/journal_store.c '/^static void devices_over/,/^}/s/if (!losses_wait(j->array, &j->recorded))/if (false)/'
 plant device-given-up-before-written-out 20000 \
     raid/journal_store.c '/^static void drain(/,/^}/s/(done_below(j) < j->next_id \&\& !j->array->frozen)/false/'
-plant device-loss-not-recorded 20000 \
-    raid/journal_device.c 's/^    if (other)$/    if (false)/'
 exit $bad
