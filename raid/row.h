@@ -273,6 +273,7 @@ struct row_op {
     bool spoil;     /* this window is written without its redundancy, which is bad now */
     bool fill;      /* the row was never written: all of it is */
     unsigned disks; /* the members it began with; but for a fill, or was planned with */
+    bool joined;    /* not a fill: a disk joined since it began, and may lack windows that were written before */
     bool unmap;     /* all of it is given back */
     bool doubt;     /* a write was refused by a member that stays: the row is SUSPECT */
     bool spoiled;   /* the same, when all windows are over */
@@ -359,7 +360,7 @@ static inline uint8_t *row_byte(struct page **pages, uint64_t page_off)
 }
 
 /* row_scrub.c */
-void row_scrub_begin(struct row_op *op); /* under the lock: a row in doubt is resynchronised */
+void row_scrub_begin(struct row_op *op); /* under the lock: a row in doubt is resynchronised, or passed by */
 /* The band is read, and its redundancy computed: what is to be written. False: not yet, look at fewer columns. */
 bool row_scrub_judge(struct row_op *op, struct row_band *band);
 void row_scrub_unreadable(struct row_op *op, const struct row_band *band);

@@ -46,7 +46,7 @@ void row_region_written(struct row_op *op)
 {
     struct volume *v = op->volume;
     if (v->map != NULL && op->status == BLK_OK && v->owner->ops->row_written != NULL && !op->stop &&
-        (op->fill || writes_all(op)) && !row_region_joined(op))
+        (op->fill || writes_all(op)) && !row_region_joined(op) && !op->joined)
         v->owner->ops->row_written(v->owner, v->map, op->row);
 }
 
@@ -54,6 +54,7 @@ bool row_region_joined(struct row_op *op)
 {
     unsigned before = op->disks;
     op->disks = disks_joined(op);
+    op->joined |= !op->fill && op->disks != before;
     return op->disks != before;
 }
 
@@ -71,7 +72,7 @@ static bool begin_unwritten(struct row_op *op)
 void row_region_begin(struct row_op *op)
 {
     struct volume *v = op->volume;
-    op->fill = op->unmap = false;
+    op->fill = op->unmap = op->joined = false;
     op->change = (struct region_change){.region = op->row, .task = &op->task, .to = REGION_DIRTY};
     op->disks = disks_joined(op);
     if (v->map == NULL)

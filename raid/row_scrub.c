@@ -15,7 +15,8 @@
  * What cannot be read is recovered and corrected on its member, in a check as well, but not from chunks that disagree:
  * then the window gets narrower, until differences and unreadable blocks are told apart or are the same block.
  *
- * Rows in doubt (SUSPECT) are not judged: there redundancy may be wrong because of a crash, and data is what counts.
+ * Rows in doubt (SUSPECT) are not judged: there redundancy may be wrong because of a crash, and data is what counts. They
+ * are resynchronised, but passed by while a member is being rebuilt: that one may be owed them (raid/rebuild.c, B3).
  */
 #include "raid/row.h"
 
@@ -27,6 +28,10 @@ void row_scrub_begin(struct row_op *op)
 {
     if (op->kind != ROW_WORK_SCRUB || volume_region(op->volume, op->row) != REGION_SUSPECT)
         return;
+    if ((row_writable(op) & ~row_readable(op)) != 0) {
+        op->stop = true;
+        return;
+    }
     op->kind = ROW_WORK_RESYNC;
     op->job->report.resynced = true;
 }

@@ -125,7 +125,8 @@ static void row_done(struct array *array, unsigned volume, const struct row_job 
     struct sb_scrub *scrub = scrub_of(array, volume);
     struct array_scrub *memory = &array->volumes[volume].scrub;
     const struct row_report *report = &work->report;
-    if (scrub->mode == SB_SCRUB_NONE) /* called off meanwhile */
+    if (scrub->mode == SB_SCRUB_NONE ||
+        kind_of(scrub->mode) != array->jobs.kind) /* called off meanwhile, or replaced */
         return;
     memory->rows++;
     memory->corrected += report->corrected;

@@ -201,3 +201,24 @@ Test(array_scrub, a_disk_that_fails_meanwhile_does_not_end_it)
     cr_expect_eq(info(rig).scrub.last.repaired + info(rig).scrub.last.rewritten, 0, "one syndrome locates nothing");
     rig_destroy(rig);
 }
+
+Test(array_scrub, a_check_by_hand_takes_the_place_of_a_patrol_and_counts_its_own_rows_only)
+{
+    struct rig *rig = rig_full(5, RAID_6);
+    array_scrub_interval(rig->array, 0, 86400);
+    spoil(rig, 2, 1, 512, 512);
+    rig_wait(rig, DAY - SECOND);
+    for (unsigned i = 0; i < 5; i++)
+        rig->mem[i]->latency_ns = SECOND / 2;
+    for (unsigned i = 0; i < 40 && info(rig).scrub.mode != SB_SCRUB_PATROL; i++)
+        rig_wait(rig, SECOND / 10);
+    cr_assert_eq(info(rig).scrub.mode, SB_SCRUB_PATROL);
+    cr_assert(rig_scrub(rig, "v", SB_SCRUB_CHECK), "%s", rig->message);
+    array_scrub_interval(rig->array, 0, 0);
+    rig_wait(rig, 10 * SECOND);
+    cr_expect_eq(info(rig).scrub.last_mode, SB_SCRUB_CHECK);
+    cr_expect_eq(info(rig).scrub.last.mismatched, 1, "%u", (unsigned)info(rig).scrub.last.mismatched);
+    cr_expect_eq(info(rig).rows, 22, "%u", (unsigned)info(rig).rows);
+    cr_expect_eq(info(rig).findings_count, 1);
+    rig_destroy(rig);
+}

@@ -378,3 +378,44 @@ Test(volume_map, a_disk_that_joins_while_a_row_is_filled_gets_all_of_it)
             bench_close(b);
         }
 }
+
+struct joining {
+    struct timer timer;
+    struct bench *b;
+    uint64_t before, writes; /* that the members had when it began, and when the disk joined */
+};
+
+/* As soon as something has been written. */
+static void join(struct timer *timer)
+{
+    struct joining *joining = container_of(timer, struct joining, timer);
+    joining->writes = bench_counts(joining->b).writes;
+    if (joining->writes == joining->before)
+        timer_start(&joining->b->t->loop, timer, 10000);
+    else
+        bench_rebuild(joining->b, 1);
+}
+
+/* Window by window: who joins behind the first one lacks it, and is rebuilt. */
+Test(volume_map, a_disk_that_joins_while_all_of_a_wide_row_is_written_does_not_count_as_given_all_of_it)
+{
+    for (unsigned late = 0; late < 2; late++) {
+        struct bench_options o = {.layout = {.level = RAID_TP, .members = 5, .chunk = 2 * MIB}, .extent = 4 * MIB};
+        struct bench *b = bench_open(&o, 3);
+        struct joining joining = {.timer.fire = join, .b = b};
+        bench_fill(b);
+        bench_fail(b, 1);
+        testloop_run(b->t);
+        b->rows_written = 0;
+        joining.before = bench_counts(b).writes;
+        if (late)
+            timer_start(&b->t->loop, &joining.timer, 10000);
+        else
+            bench_rebuild(b, 1);
+        cr_expect_eq(bench_io(b, BLK_WRITE, 0, 0, b->layout.row_data), BLK_OK);
+        if (late)
+            cr_assert(joining.writes > joining.before && joining.writes < bench_counts(b).writes, "in between");
+        cr_expect_eq(b->rows_written, late ? 0 : 1);
+        bench_close(b);
+    }
+}

@@ -278,3 +278,24 @@ Test(volume_scrub, requests_go_on_meanwhile)
         bench_close(b);
     }
 }
+
+/* It may be owed the row, and would never be given what the others get now. */
+Test(volume_scrub, a_row_in_doubt_is_passed_by_while_a_member_is_rebuilt)
+{
+    struct bench *b = open_shape(5);
+    bench_fail(b, 1);
+    bench_rebuild(b, 1);
+    region_set(&b->map, 2, REGION_SUSPECT);
+    struct bench_counts before = bench_counts(b);
+    struct row_report report = bench_scrub(b, 2, true, BLK_OK);
+    cr_expect_not(report.resynced);
+    cr_expect_eq(region_get(&b->map, 2), REGION_SUSPECT);
+    cr_expect_eq(bench_counts(b).writes, before.writes);
+    for (uint64_t row = 0; row < b->layout.rows; row++)
+        cr_expect_eq(bench_job(b, ROW_REBUILD, row, NULL), BLK_OK);
+    bench_online(b, 1);
+    cr_expect(bench_scrub(b, 2, true, BLK_OK).resynced);
+    cr_expect_eq(region_get(&b->map, 2), REGION_DIRTY);
+    bench_check_redundancy(b);
+    bench_close(b);
+}

@@ -127,13 +127,20 @@ static void owner_region_change(struct volume_owner *owner, struct region_map *m
         timer_start(&b->t->loop, &b->map_timer, 50000);
 }
 
+static void owner_row_written(struct volume_owner *owner, const struct region_map *map, uint64_t row)
+{
+    cr_assert(map == &bench_of(owner)->map && row < map->regions);
+    bench_of(owner)->rows_written++;
+}
+
 static const struct volume_owner_ops owner_ops = {.change_begin = owner_change_begin,
                                                   .change_end = owner_change_end,
                                                   .member_error = owner_member_error,
                                                   .member_corrected = owner_member_corrected,
                                                   .bad_change = owner_bad_change,
                                                   .loss_recorded = owner_loss_recorded,
-                                                  .region_change = owner_region_change};
+                                                  .region_change = owner_region_change,
+                                                  .row_written = owner_row_written};
 
 void bench_synced(struct bench *b)
 {

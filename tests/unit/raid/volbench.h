@@ -42,6 +42,7 @@ struct bench {
     struct region_change_list changes_asked;
     struct timer map_timer;
     unsigned map_commits, map_flushes; /* groups of changes so far, and those that flushed before */
+    unsigned rows_written;             /* all of them, to all members: so the volume told its owner */
     struct blkdev *dev;
     uint8_t *model;
 
