@@ -150,7 +150,8 @@ static uint64_t prefer_copy(const struct row_op *op, const struct row_band *band
 
 /*
  * For a rebuild: the same members in every row, as far as there is a choice, so that what is read of each of them lies
- * together.
+ * together. Not where redundancy may be wrong: there a lost chunk is what it is computed from, and writes, too, compute
+ * it from the lowest roles.
  */
 static uint64_t prefer_members(const struct row_op *op, uint64_t readable)
 {
@@ -221,7 +222,7 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
         return row_plan_resync(&q);
     case ROW_WORK_REBUILD:
         q.target = q.writable & ~members;
-        q.prefer = prefer_members(op, q.readable);
+        q.prefer = q.synced ? prefer_members(op, q.readable) : 0;
         return row_plan_rebuild(&q);
     case ROW_WORK_COPY:
         return plan_copy(op, band, &q);
