@@ -101,6 +101,8 @@ plant checkpoint-before-flushed 20000 \
     raid/rebuild.c 's/array_flush_start(array, &rebuild->checkpoint_flush, checkpoint_flushed);/(rebuild->checkpoint_flush.array = array, checkpoint_flushed(\&rebuild->checkpoint_flush));/'
 plant part-of-a-row-counts-as-rebuilt 5000 \
     raid/row_region.c 's/&& op->len == op->volume->layout.row_data;/;/'
+plant doubtful-rows-rebuilt-from-other-members 20000 \
+    raid/row_band.c 's/q.synced ? prefer_members(op, q.readable) : 0/prefer_members(op, q.readable)/'
 plant doubtful-rows-not-rebuilt-again 20000 \
     raid/rebuild.c 's/if (region_get(map, row) != REGION_SUSPECT)/if (true)/'
 plant rows-not-locked 500 \
