@@ -8,10 +8,10 @@
 const char *sim_action_name(enum action_kind kind)
 {
     static const char *const names[ACT_KINDS] = {
-        "load",   "run",   "quiet",  "verify", "spoil",   "reads fail", "time-outs", "writes fail", "slow",
-        "vanish", "die",   "cable",  "replug", "fail",    "online",     "kill",      "power",       "stop",
-        "split",  "scrub", "unplug", "calm",   "rebuilt", "opening",    "aftermath", "pace",        "replace",
-        "log"};
+        "load",        "run",     "quiet",   "verify",    "spoil", "reads fail", "time-outs",
+        "writes fail", "slow",    "vanish",  "die",       "cable", "replug",     "fail",
+        "online",      "kill",    "power",   "stop",      "split", "scrub",      "unplug",
+        "calm",        "rebuilt", "opening", "aftermath", "pace",  "replace",    "log"};
     return names[kind];
 }
 
