@@ -43,7 +43,7 @@ static void replace(struct bad_list *list, unsigned at, unsigned old, const stru
     memmove(&list->of[at + new_count], &list->of[at + old], (list->count - at - old) * sizeof list->of[0]);
     memcpy(&list->of[at], new_ranges, new_count * sizeof list->of[0]);
     unsigned count = list->count - old + new_count;
-    if (count < list->count) /* equal lists are equal bytes */
+    if (count < list->count)
         memset(&list->of[count], 0, (list->count - count) * sizeof list->of[0]);
     list->count = count;
 }

@@ -43,6 +43,14 @@ Test(bad_blocks, the_list_is_a_set_of_blocks)
     free(list);
 }
 
+static bool same(const struct bad_list *a, const struct bad_list *b)
+{
+    bool same = a->count == b->count;
+    for (unsigned i = 0; same && i < a->count; i++)
+        same = a->of[i].slot == b->of[i].slot && a->of[i].start == b->of[i].start && a->of[i].length == b->of[i].length;
+    return same;
+}
+
 Test(bad_blocks, a_full_list_takes_no_more_and_stays_as_it_was)
 {
     struct bad_list *list = calloc(1, sizeof *list), *before = calloc(1, sizeof *before);
@@ -50,15 +58,15 @@ Test(bad_blocks, a_full_list_takes_no_more_and_stays_as_it_was)
         cr_assert(bad_add(list, 1, i * 4096ull, 2048));
     *before = *list;
     cr_expect_not(bad_add(list, 2, 0, 512));
-    cr_expect_eq(memcmp(list, before, sizeof *list), 0);
+    cr_expect(same(list, before));
     cr_expect(bad_add(list, 1, 2048, 512), "part of another needs no room");
     cr_expect(bad_clear(list, 1, 2048, 512));
-    cr_expect_eq(memcmp(list, before, sizeof *list), 0);
+    cr_expect(same(list, before));
     for (unsigned i = 0; i < BAD_MAX - BAD_ADD_MAX; i++)
         cr_expect(bad_clear(list, 1, i * 4096ull + 512, 512), "there is room to split");
     *before = *list;
     cr_expect_not(bad_clear(list, 1, 800 * 4096ull + 512, 512));
-    cr_expect_eq(memcmp(list, before, sizeof *list), 0);
+    cr_expect(same(list, before));
     cr_expect(bad_clear(list, 1, 800 * 4096ull, 2048));
     cr_expect_eq(bad_count(list, 1), BAD_MAX - 1);
     cr_expect_eq(bad_count(list, 0), 0);
