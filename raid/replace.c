@@ -26,12 +26,17 @@ static uint64_t rows_left(const struct array *array, unsigned volume)
                                              : array->volumes[volume].layout.rows;
 }
 
+/*
+ * A row whose first write began before the new disk was there is not written along, and not WRITTEN before that write is
+ * over: it is waited for, behind its lock.
+ */
 static uint64_t row_next(const struct array *array, unsigned volume, uint64_t from)
 {
     if (!array_is_redundant(array, volume))
         return from;
     const struct region_map *map = job_map(array, volume);
-    return region_find(map, REGION_WRITTEN, from, map->regions);
+    return MIN(region_find(map, REGION_WRITTEN, from, map->regions),
+               volume_row_busy_next(array->volumes[volume].volume, from));
 }
 
 /* All rows of all volumes: the job's part is done. */

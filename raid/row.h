@@ -307,7 +307,8 @@ void row_start(struct row_op *op);
 void row_run(struct row_op *op);
 
 bool row_is_locked(const struct volume *v, uint64_t row);
-bool row_lock(struct row_op *op); /* false: its task runs when it is its turn */
+uint64_t row_locked_next(const struct volume *v, uint64_t from); /* the first at or behind `from`; UINT64_MAX: none */
+bool row_lock(struct row_op *op);                                /* false: its task runs when it is its turn */
 void row_unlock(struct row_op *op);
 
 /* row_band.c */

@@ -28,6 +28,20 @@ bool row_is_locked(const struct volume *v, uint64_t row)
     return holder_of(v, row) != NULL;
 }
 
+uint64_t row_locked_next(const struct volume *v, uint64_t from)
+{
+    uint64_t next = UINT64_MAX;
+    for (unsigned i = 0; i <= v->locks_mask; i++) {
+        const struct row_op *holder;
+        LIST_FOREACH(holder, &v->locks[i], locked_link)
+        {
+            if (holder->row >= from)
+                next = MIN(next, holder->row);
+        }
+    }
+    return next;
+}
+
 bool row_lock(struct row_op *op)
 {
     ASSERT(!op->locked);

@@ -109,6 +109,11 @@ bool volume_row_busy(const struct volume *v, uint64_t row)
     return row_is_locked(v, row);
 }
 
+uint64_t volume_row_busy_next(const struct volume *v, uint64_t from)
+{
+    return row_locked_next(v, from);
+}
+
 unsigned volume_contexts(const struct volume *v)
 {
     return v->rows.count;

@@ -114,6 +114,8 @@ void volume_all_flushed(struct volume *volume);
 uint64_t volume_rows(const struct volume *volume);
 /* Is the row being changed? */
 bool volume_row_busy(const struct volume *volume, uint64_t row);
+/* The first such row at or behind `from`; UINT64_MAX: none. */
+uint64_t volume_row_busy_next(const struct volume *volume, uint64_t from);
 /* How many contexts for rows there are, for everybody. */
 unsigned volume_contexts(const struct volume *volume);
 

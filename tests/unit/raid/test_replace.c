@@ -306,3 +306,34 @@ Test(replace, closing_ends_it_and_the_old_disk_goes_on)
     cr_expect(rig_holds(rig, "v", 1));
     rig_destroy(rig);
 }
+
+/* Its chunk is on its way to the old disk alone when the new one comes, or there, and the map is not told yet. */
+Test(replace, a_first_write_that_began_before_it_is_copied)
+{
+    for (uint64_t after = 0; after < 24; after++) {
+        struct rig *rig = rig_create(5, DISK);
+        unsigned disk = begin(rig, RAID_6, 8 * MIB);
+        struct blkdev *dev = array_volume(rig->array, "v");
+        uint64_t off = 20 * dev->info.optimal_io;
+        uint8_t bytes[BLOCK], back[BLOCK];
+        struct rig_write writes[WRITES] = {0};
+        slow(rig, 100000);
+        for (unsigned w = 0; w < WRITES; w++) {
+            rig_write_start(rig, &writes[w], "v", off + w * dev->info.optimal_io, BLOCK, 50 + w);
+            rig_wait(rig, 100000);
+        }
+        rig_wait(rig, after * 50000);
+        cr_assert(rig_replace(rig, SLOT, disk), "%s", rig->message);
+        cr_assert(rig_replaced(rig), "%s", rig->message);
+        for (unsigned w = 0; w < WRITES; w++)
+            cr_assert(testloop_run_until(rig->t, &writes[w].over));
+        cr_assert(rig_scrub(rig, "v", SB_SCRUB_CHECK), "%s", rig->message);
+        rig_settle(rig);
+        cr_expect_eq(array_description(rig->array)->volumes[0].scrub.last.mismatched, 0, "%u us after it",
+                     (unsigned)after * 50);
+        test_fill(bytes, BLOCK, 50);
+        cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off, back, BLOCK), BLK_OK);
+        cr_expect(memcmp(bytes, back, BLOCK) == 0);
+        rig_destroy(rig);
+    }
+}
