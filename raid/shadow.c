@@ -2,7 +2,8 @@
  * See raid/shadow.h for the drawing and the rules.
  *
  * A request that is passed on takes a context from a fixed number; when all are in use, or while it is HOLDING, requests
- * wait in line. Those that touch a range that is being copied wait in a line of their own, so that they stop nobody else.
+ * wait in line. Those that are held up by a copy or another write wait in a line of their own, so that they stop nobody
+ * else.
  */
 #include "raid/shadow.h"
 
@@ -31,7 +32,7 @@ struct shadow {
     struct timer hold;
     LIST_HEAD(, context) free, busy;
     LIST_HEAD(, shadow_copy) copies;
-    struct blk_req_list line, behind; /* for a context; for a copy's range */
+    struct blk_req_list line, behind; /* for a context; for a range */
     STAILQ_HEAD(, shadow_copy) copies_waiting;
     unsigned copies_count;
     uint32_t buffers_taken; /* a bit each */
@@ -40,7 +41,7 @@ struct shadow {
     struct context contexts[CONTEXTS];
 };
 
-static void line_go_on(struct shadow *s);
+static void behind_go_on(struct shadow *s);
 static void copy_go_on(struct shadow_copy *copy);
 
 static struct shadow *shadow_of(struct blkdev *dev)
@@ -96,7 +97,7 @@ static void context_over(struct context *c)
         if (copy->draining)
             copy_go_on(copy);
     }
-    line_go_on(s);
+    behind_go_on(s);
 }
 
 static void one_over(struct context *c)
@@ -122,11 +123,16 @@ static bool goes_to_new(const struct shadow *s, const struct blk_req *req)
     return req->op == BLK_FLUSH || (req->off >= s->from && req->off + req->len <= s->end);
 }
 
-static bool is_copied(const struct shadow *s, const struct blk_req *req)
+/* By a copy (D1), or another write of the same bytes (D3). */
+static bool is_held_up(const struct shadow *s, const struct blk_req *req)
 {
     const struct shadow_copy *copy;
+    const struct context *c;
     for (copy = LIST_FIRST(&s->copies); copy != NULL; copy = LIST_NEXT(copy, link))
         if (overlap(req, copy->at, copy->piece))
+            return true;
+    for (c = LIST_FIRST(&s->busy); c != NULL; c = LIST_NEXT(c, link))
+        if (blk_op_writes(c->parent->op) && overlap(req, c->parent->off, c->parent->len))
             return true;
     return false;
 }
@@ -134,7 +140,7 @@ static bool is_copied(const struct shadow *s, const struct blk_req *req)
 /* There is a context. */
 static void request_start(struct shadow *s, struct blk_req *req)
 {
-    if (is_copied(s, req)) {
+    if (is_held_up(s, req)) {
         STAILQ_INSERT_TAIL(&s->behind, req, link);
         return;
     }
@@ -167,7 +173,7 @@ static void line_go_on(struct shadow *s)
     }
 }
 
-/* Those behind a range that was let go ask again, before what came later. */
+/* Those that were held up ask again, before what came later. */
 static void behind_go_on(struct shadow *s)
 {
     struct blk_req_list line = STAILQ_HEAD_INITIALIZER(line);

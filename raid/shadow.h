@@ -18,6 +18,8 @@
  * D1  A copy holds its range from before it reads until it has written: writes that touch it wait, and it waits for
  *     those that are under way. So a copy never puts old bytes over new ones.
  * D2  An answer BLK_INVALID of the new disk is passed on, and is not an error: who asked will try another way.
+ * D3  Writes of the same bytes go to the disks one after the other: in flight together, each disk would choose an order of
+ *     its own, and what reads back would change when the new disk takes over.
  */
 #ifndef RAID_SHADOW_H
 #define RAID_SHADOW_H

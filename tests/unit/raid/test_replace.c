@@ -337,3 +337,32 @@ Test(replace, a_first_write_that_began_before_it_is_copied)
         rig_destroy(rig);
     }
 }
+
+/* Two disks that choose different orders for writes of the same bytes would differ in the end. */
+Test(replace, writes_of_the_same_bytes_leave_the_same_on_both_disks)
+{
+    struct rig *rig = rig_create(2, DISK);
+    unsigned disk = begin(rig, RAID_JBOD, 16 * MIB);
+    struct blkdev *dev = array_volume(rig->array, "v");
+    struct rig_write first = {0}, second = {0};
+    uint8_t before[BLOCK], after[BLOCK];
+    uint64_t off = dev->info.size - BLOCK;
+    slow(rig, 50000);
+    cr_assert(rig_replace(rig, SLOT, disk), "%s", rig->message);
+    rig_wait(rig, 1500000);
+    cr_assert(running(rig));
+    rig->mem[disk]->latency_ns = 900000;
+    rig_write_start(rig, &first, "v", off, BLOCK, 5);
+    rig_wait(rig, 10000);
+    rig->mem[disk]->latency_ns = 50000;
+    rig_write_start(rig, &second, "v", off, BLOCK, 6);
+    cr_assert(testloop_run_until(rig->t, &first.over));
+    cr_assert(testloop_run_until(rig->t, &second.over));
+    cr_assert(running(rig));
+    cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off, before, BLOCK), BLK_OK);
+    cr_assert(rig_replaced(rig), "%s", rig->message);
+    expect_replaced(rig, disk, "writes of the same bytes");
+    cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off, after, BLOCK), BLK_OK);
+    cr_expect(memcmp(before, after, BLOCK) == 0);
+    rig_destroy(rig);
+}
