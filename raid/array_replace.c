@@ -60,8 +60,8 @@ static bool is_quiet(const struct array *array)
 {
     const struct array_replace *r = &array->replace;
     const struct array_jobs *jobs = &array->jobs;
-    return shadow_is_quiet(r->shadow) && blk_is_quiet(r->result.left) && array->commit.writing == 0 &&
-           (jobs->kind != JOB_REPLACE || jobs->in_flight == 0);
+    return shadow_is_quiet(r->shadow) && blk_is_quiet(r->result.left) && r->flush.pending == 0 &&
+           array->commit.writing == 0 && (jobs->kind != JOB_REPLACE || jobs->in_flight == 0);
 }
 
 /* P3: the label of who is left over goes, if it has one. What a dead disk keeps is refused by its identity. */
