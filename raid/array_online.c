@@ -193,6 +193,8 @@ static void online_committed(struct task *task)
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].map != NULL)
             map_store_copy(array->volumes[i].map, online->slot);
+    if (array->journal != NULL)
+        journal_joined(array->journal);
     array->losses.vanished &= ~slot_bit(online->slot);
     log_notice("array %s: disk %s is in slot %u and is being %s", array->description.name, disk_text(online),
                online->slot, online->catch_up ? "caught up with what it missed" : "rebuilt");

@@ -85,6 +85,7 @@ struct journal {
     struct journal_record_list queue, group;
     TAILQ_HEAD(journal_waits, journal_wait) waits; /* by `until` */
     bool blocked;                                  /* the first in the queue found no room */
+    bool untold;                                   /* J7: a member has joined, and has no tail yet */
     /* The group under way. */
     uint64_t live; /* members it was planned for */
     bool with_tail;
@@ -236,6 +237,8 @@ static bool scarce(const struct journal *j)
 static bool tail_is_wanted(struct journal *j)
 {
     uint64_t done = done_below(j);
+    if (j->untold && !scarce(j))
+        return true;
     if (done <= j->durable_tail || (scarce(j) && done < j->next_id))
         return false;
     const struct journal_wait *wait = TAILQ_FIRST(&j->waits);
@@ -600,6 +603,7 @@ static void kick(struct journal *j)
     plan_begin(j);
     group_plan(j);
     j->with_tail = tail_is_wanted(j);
+    j->untold = j->untold && !j->with_tail;
     j->flush_tail = done_below(j);
     if (STAILQ_EMPTY(&j->group) && !j->with_tail)
         return;
@@ -635,6 +639,12 @@ void journal_written(struct journal *j, struct journal_record *record)
     record->live = false;
     if (--group->undone == 0)
         kick(j);
+}
+
+void journal_joined(struct journal *j)
+{
+    j->untold = true;
+    kick(j);
 }
 
 static bool wait_until(struct journal *j, uint64_t until, struct journal_wait *wait)

@@ -24,7 +24,8 @@
  *     tail is moved. It is moved when a ring is half full as well, and when somebody waits for it.
  * J6  A member that cannot write its part is lost (raid/journal_io.h).
  * J7  Before a member joins, all there was is below a durable tail (journal_settle): what it held before, of this
- *     epoch, can then not be taken for its part, and no record lacks it.
+ *     epoch, can then not be taken for its part, and no record lacks it. When it has joined it is given a tail at once
+ *     (journal_joined), since it may outlive those that have one.
  * J8  Before a row is given back to UNWRITTEN, or after a write to it failed half-way, nothing of it is live
  *     (journal_forget): else a replay could put old bytes over what is written later without a record.
  * J9  Memory is fixed: headers from a pool of its own, payload is the rows' pages, lent until the record is durable.
@@ -47,6 +48,9 @@ void journal_frozen(struct journal *journal);
 /* Log it; record->task runs when it is over. Then write in place, and say so when that is done. */
 void journal_write(struct journal *journal, struct journal_record *record);
 void journal_written(struct journal *journal, struct journal_record *record);
+
+/* A member takes writes from now on. */
+void journal_joined(struct journal *journal);
 
 /* Somebody waits for a durable tail. */
 struct journal_wait {

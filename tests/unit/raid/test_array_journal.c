@@ -281,6 +281,20 @@ Test(array_journal, a_small_write_is_logged_by_those_that_are_written)
     }
 }
 
+/* It may outlive those that have one, and then old records of its own would count. */
+Test(array_journal, a_disk_that_joined_is_given_a_tail_though_nothing_is_written)
+{
+    struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL);
+    put(rig, 0, 4 * CHUNK, 1);
+    put(rig, 4096, 4096, 2);
+    cr_assert(rig_fail(rig, 1));
+    unsigned before = entries_on(rig, 1, JOURNAL_TAIL);
+    cr_assert(rig_online(rig, 1), "%s", rig->message);
+    rig_settle(rig);
+    cr_expect_gt(entries_on(rig, 1, JOURNAL_TAIL), before);
+    rig_destroy(rig);
+}
+
 Test(array_journal, a_ring_that_cannot_be_read_costs_its_disk_and_no_data)
 {
     struct rig *rig = rig_with(4, RAID_5, SB_JOURNAL);
