@@ -129,7 +129,7 @@ struct sb_array {
     struct sb_member members[RAID_MEMBERS_MAX];
     unsigned volumes_count;
     struct sb_volume volumes[SB_VOLUMES_MAX];
-    struct bad_list bad; /* offsets in the members' data areas */
+    struct bad_list bad;     /* offsets in the members' data areas */
     unsigned journals_count; /* 0: the journal was on the members from the beginning */
     struct sb_journal_device journals[SB_JOURNALS_MAX];
 };
