@@ -183,22 +183,39 @@ static void do_volume_scrub(struct exchange *x)
         x->answer = json_pack("{s:s, s:b}", "volume", volume, "scrubbing", what != APPLIANCE_SCRUB_STOP);
 }
 
-/* -1: it is not there. */
-static int64_t body_number(const json_t *body, const char *name)
+/* An integer of the body from 0 to max; -1: it is not there. False: it is something else, and answered. */
+static bool body_number(struct exchange *x, const char *key, int64_t max, int64_t *number)
 {
-    const json_t *value = json_object_get(body, name);
-    return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value) : -1;
+    const json_t *value = json_object_get(x->body, key);
+    char detail[128];
+    *number = value == NULL ? -1 : json_integer_value(value);
+    if (value == NULL || (json_is_integer(value) && *number >= 0 && *number <= max))
+        return true;
+    text_format(detail, sizeof detail, "\"%s\" must be an integer from 0 to %lld", key, (long long)max);
+    answer_error(x, 400, detail);
+    return false;
+}
+
+/* The same for true and false, as 1 and 0. */
+static bool body_choice(struct exchange *x, const char *key, int *choice)
+{
+    const json_t *value = json_object_get(x->body, key);
+    char detail[128];
+    *choice = value == NULL ? -1 : json_is_true(value);
+    if (value == NULL || json_is_boolean(value))
+        return true;
+    text_format(detail, sizeof detail, "\"%s\" must be true or false", key);
+    answer_error(x, 400, detail);
+    return false;
 }
 
 static void do_volume_jobs(struct exchange *x)
 {
     const char *volume = body_word(x, "volume");
-    const json_t *paused = json_object_get(x->body, "paused");
-    struct appliance_policy policy = {.paused = json_is_boolean(paused) ? json_is_true(paused) : -1,
-                                      .priority = body_number(x->body, "priority"),
-                                      .min_rate = body_number(x->body, "min_rate"),
-                                      .max_rate = body_number(x->body, "max_rate")};
-    if (volume != NULL)
+    struct appliance_policy policy;
+    if (volume != NULL && body_choice(x, "paused", &policy.paused) &&
+        body_number(x, "priority", 100, &policy.priority) && body_number(x, "min_rate", INT64_MAX, &policy.min_rate) &&
+        body_number(x, "max_rate", INT64_MAX, &policy.max_rate))
         answer_action(x, "volume", volume, appliance_volume_policy(x->control->appliance, volume, &policy));
 }
 

@@ -12,11 +12,20 @@ $CTL disk fail r/1 >/dev/null
 random_file "$DIR/in" 100663296 2
 nbdcopy --flush "$DIR/in" "$NBD"
 $CTL disk online r/1 --force >/dev/null
-sleep 1
-$CTL status >"$DIR/out" || : # degraded
-grep -q 'rebuild of v: .* waits: paused' "$DIR/out" || fail "$(cat "$DIR/out")"
+rebuild_waits() {
+    $CTL status >"$DIR/out" || : # degraded
+    grep -q 'rebuild of v: .* waits: paused' "$DIR/out"
+}
+wait_for rebuild_waits || fail "$(cat "$DIR/out")"
 $CTL volume rate r/v --priority 101 2>/dev/null && fail "a priority of 101"
 $CTL volume rate r/v --min "2 MiB" --max "1 MiB" 2>/dev/null && fail "a maximum below the minimum"
+# What corbelctl would not send: refused, and nothing is changed.
+for wrong in '"priority": 4294967297' '"priority": -5' '"priority": 1e30' '"max_rate": "fast"' '"paused": "no"'; do
+    code=$(curl -s -o "$DIR/answer" -w '%{http_code}' --unix-socket "$SOCKET" -X POST \
+        -d "{\"volume\": \"r/v\", $wrong}" http://corbel/api/v1/volumes/jobs)
+    [ "$code" = 400 ] || fail "$wrong is answered $code: $(cat "$DIR/answer")"
+done
+rebuild_waits || fail "a wrong request let the rebuild go on"
 $CTL volume rate r/w --priority 50 2>/dev/null && fail "a volume that is not there"
 $CTL volume rate r/v --priority 50 --max "900 MiB" >/dev/null
 stop_daemon
