@@ -443,7 +443,7 @@ static const struct command commands[] = {
      "let it take the place of a disk that is lost"},
     {"disk", "add-spare", 2, run_disk_add_spare, NULL, NULL},
     {"disk", "replace", 2, run_disk_replace, "disk replace DISK NEWDISK [--force]",
-     "put another disk in the place of one out of service"},
+     "put another disk in the place of one, which serves until then"},
     {"disk", "remove", 1, run_disk_remove, "disk remove DISK", "let go of a failed disk or a spare, to unplug it"},
     {"disk", "forget", 1, run_disk_forget, "disk forget ARRAY/SLOT", "never take back the disk that was there"},
     {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
