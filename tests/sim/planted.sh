@@ -114,7 +114,7 @@ plant unsynced-not-suspect 3000 \
 plant opened-without-flush 3000 \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
 plant row-believed-after-a-refusal 3000 \
-    raid/row.c 's/fail_and_stop(op, BLK_READONLY, volume_offset(op));/;/'
+    raid/row_bad.c 's/bad = band->refused != 0 ? refused_roles(op, band, &lost) : 0;/bad = 0;/'
 plant scrub-blames-the-wrong-chunk 2000 \
     raid/row_scrub.c 's/^    return role;/    return role == 0;/'
 plant scrub-rewrites-parity-of-located-data 2000 \
