@@ -145,9 +145,9 @@ sim-short: $(simulate)
 	$(call say,SIM,$(simulate))
 	$(Q)sed -n 's/^\([0-9][0-9]*\) .*/\1/p' tests/sim/seeds.txt | while read seed; do $(simulate) --seed $$seed || exit 1; done
 	$(Q)$(simulate) --seeds 1..4000 -j $(JOBS) --seconds $(SIM_SECONDS)
-# Others every day.
+# Others with each change of what is simulated, and the same ones for the same sources.
 sim-fresh: $(simulate)
-	$(Q)first=$$(date +%Y%m%d)0000000; echo "fresh seeds from $$first"; \
+	$(Q)first=$$(cat core/*.[ch] raid/*.[ch] tests/sim/*.[ch] | cksum | cut -d' ' -f1)0000000; echo "fresh seeds from $$first"; \
 	  $(simulate) --seeds $$first..$$((first + 9999999)) -j $(JOBS) --seconds $(SIM_SECONDS)
 
 # Known mistakes, one after the other: each must be caught. The short form: those that are caught soon.
@@ -232,7 +232,7 @@ check:
 	$(Q)$(MAKE) --no-print-directory check-all WERROR=1
 check-all: all layers lint-docs lint-shape unit
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined unit
-	$(Q)$(MAKE) --no-print-directory sim-short
+	$(Q)$(MAKE) --no-print-directory SIM_SECONDS=30 sim-short sim-fresh
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined SIM_SECONDS=5 sim-short
 	$(Q)$(MAKE) --no-print-directory sim-planted-short
 	$(Q)$(MAKE) --no-print-directory fuzz-short
