@@ -155,7 +155,7 @@ sim-planted-short: PLANTS = --short
 sim-planted sim-planted-short: $(simulate)
 	$(call say,PLANT,$(simulate))
 	$(Q)PLANT_CC='$(subst ','\'',$(CC) $(ALL_CFLAGS))' PLANT_LINK='$(sim_link)' PLANT_PARTS='$(sim_parts) $(sim_libs)' \
-	  tests/sim/planted.sh $(B) $(PLANTS)
+	  tests/sim/planted.sh $(B) -j $(JOBS) $(PLANTS)
 
 # -- layers: the storage code may not reach the world but through core/, nor climb ------------------------------------------
 FORBIDDEN := time|times|gettimeofday|clock_gettime|clock|s?rand|random|getrandom|open|openat|close|read|write|p?readv?|p?writev?|ioctl|socket|send|recv|sendmsg|recvmsg|poll|select|epoll_[a-z_]*|sleep|usleep|nanosleep|pthread_[a-z_]*|event_[a-z_]*|evhttp_[a-z_]*|io_uring_[a-z_]*|sd_[a-z_]*|blkid_[a-z_]*|config_[a-z_]*|v?s?n?printf|v?f?printf|puts|exit|getenv

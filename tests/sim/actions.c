@@ -8,10 +8,10 @@
 const char *sim_action_name(enum action_kind kind)
 {
     static const char *const names[ACT_KINDS] = {
-        "load",        "run",     "quiet",   "verify",    "spoil", "reads fail", "time-outs",
-        "writes fail", "slow",    "vanish",  "die",       "cable", "replug",     "fail",
-        "online",      "kill",    "power",   "stop",      "split", "scrub",      "unplug",
-        "calm",        "rebuilt", "opening", "aftermath", "pace",  "replace",    "log"};
+        "load",      "run",    "quiet",   "verify", "spoil",  "reads fail", "time-outs", "writes fail",
+        "slow",      "vanish", "die",     "cable",  "replug", "fail",       "online",    "kill",
+        "power",     "stop",   "split",   "scrub",  "unplug", "calm",       "rebuilt",   "opening",
+        "aftermath", "pace",   "replace", "log",    "owed",   "pulled",     "returned",  "joined"};
     return names[kind];
 }
 
@@ -48,8 +48,7 @@ static unsigned draw_slot(const struct sim *s, struct dice *dice)
     return (unsigned)dice_below(dice, s->config.members);
 }
 
-/* A slot whose disk may have a fault now. False: none. */
-static bool draw_victim(struct sim *s, struct dice *dice, unsigned *slot)
+bool sim_draw_victim(struct sim *s, struct dice *dice, unsigned *slot)
 {
     *slot = draw_slot(s, dice);
     const struct simdisk *disk = world_disk(s, *slot);
@@ -60,7 +59,7 @@ static bool draw_victim(struct sim *s, struct dice *dice, unsigned *slot)
 static void act_spoil(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (!draw_victim(s, dice, &slot))
+    if (!sim_draw_victim(s, dice, &slot))
         return;
     const struct sim_volume *v = &s->volumes[dice_below(dice, s->config.volumes)];
     const struct sb_array *a = array_description(s->array);
@@ -82,21 +81,21 @@ static void act_spoil(struct sim *s, struct dice *dice)
 static void act_read_fail(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (draw_victim(s, dice, &slot))
+    if (sim_draw_victim(s, dice, &slot))
         world_disk(s, slot)->reads_fail = (unsigned)dice_range(dice, 1, 4);
 }
 
 static void act_time_out(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (draw_victim(s, dice, &slot))
+    if (sim_draw_victim(s, dice, &slot))
         world_disk(s, slot)->time_outs = (unsigned)dice_range(dice, 1, 4);
 }
 
 static void act_write_fail(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (draw_victim(s, dice, &slot))
+    if (sim_draw_victim(s, dice, &slot))
         world_disk(s, slot)->writes_fail = (unsigned)dice_range(dice, 1, 3);
 }
 
@@ -107,7 +106,7 @@ static void act_slow(struct sim *s, struct dice *dice)
     disk->slow = disk->slow != 0 ? 0 : (unsigned)dice_range(dice, 5, 200);
 }
 
-static void pull(struct sim *s, unsigned slot, bool for_ever, bool power)
+void sim_pull(struct sim *s, unsigned slot, bool for_ever, bool power)
 {
     struct simdisk *disk = world_disk(s, slot);
     sim_trace(s, "sd%u (slot %u) %s%s", disk->number, slot, for_ever ? "dies" : "is pulled",
@@ -120,33 +119,36 @@ static void pull(struct sim *s, unsigned slot, bool for_ever, bool power)
 static void act_vanish(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (draw_victim(s, dice, &slot))
-        pull(s, slot, false, false);
+    if (sim_draw_victim(s, dice, &slot))
+        sim_pull(s, slot, false, false);
 }
 
-/* With its cache; it never comes back, should the array not have noticed that it was gone. */
-static void act_unplug(struct sim *s, struct dice *dice)
+bool sim_unplug(struct sim *s, struct dice *dice, unsigned slot)
 {
-    unsigned slot;
-    if (!draw_victim(s, dice, &slot))
-        return;
     struct simdisk *disk = world_disk(s, slot);
-    pull(s, slot, false, true);
+    sim_pull(s, slot, false, true);
     for (unsigned i = 0; i < 4 && !s->crashed; i++) {
         (void)load_one(s, dice);
         sim_wait_ns(s, dice_scale(dice, 1000000000));
     }
     bool noticed = !s->crashed && s->array != NULL && !peek_frozen(s->array) &&
                    !(peek_slots(s->array, MEMBER_ONLINE) & sim_bit(slot)) && !(peek_active(s->array) & sim_bit(slot));
-    if (!noticed)
-        disk->dead = true;
+    disk->dead |= !noticed;
+    return noticed;
+}
+
+static void act_unplug(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (sim_draw_victim(s, dice, &slot))
+        (void)sim_unplug(s, dice, slot);
 }
 
 static void act_die(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (draw_victim(s, dice, &slot))
-        pull(s, slot, true, false);
+    if (sim_draw_victim(s, dice, &slot))
+        sim_pull(s, slot, true, false);
 }
 
 static void replug_some(struct sim *s, struct dice *dice)
@@ -176,7 +178,7 @@ static void act_cable(struct sim *s, struct dice *dice)
     for (unsigned slot = 0; slot < s->config.members && !s->crashed; slot++) {
         if (!(slots & sim_bit(slot)))
             continue;
-        pull(s, slot, false, false);
+        sim_pull(s, slot, false, false);
         (void)load_one(s, dice);
         sim_wait_ns(s, dice_scale(dice, 30000000));
     }
@@ -261,7 +263,7 @@ void sim_online(struct sim *s, unsigned slot, struct simdisk *disk)
 static void act_fail(struct sim *s, struct dice *dice)
 {
     unsigned slot;
-    if (!draw_victim(s, dice, &slot) || s->doomed)
+    if (!sim_draw_victim(s, dice, &slot) || s->doomed)
         return;
     world_slot_lost(s, slot);
     array_fail_member(s->array, slot, &operation_new(s, slot, NULL)->call);
@@ -314,6 +316,11 @@ bool sim_pace_free(struct sim *s)
         free = free && !v->paused && v->min_rate == 0 && v->max_rate == 0;
     }
     return free;
+}
+
+void sim_pace_limit(struct sim *s, unsigned volume, uint64_t bytes_a_second)
+{
+    array_set_rate(s->array, volume, &(struct array_rate){.priority = 20, .max_rate = bytes_a_second}, pace_call(s));
 }
 
 /* Often so slow that a rebuild comes to its checkpoint, and then time for it. */
@@ -534,7 +541,11 @@ void sim_action(struct sim *s, const struct action *action)
                                                                          [ACT_AFTERMATH] = scene_aftermath,
                                                                          [ACT_PACE] = act_pace,
                                                                          [ACT_REPLACE] = act_replace,
-                                                                         [ACT_LOG] = act_log};
+                                                                         [ACT_LOG] = act_log,
+                                                                         [ACT_OWED] = scene_owed,
+                                                                         [ACT_PULLED] = scene_pulled,
+                                                                         [ACT_RETURNED] = scene_returned,
+                                                                         [ACT_JOINED] = scene_joined};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

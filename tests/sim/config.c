@@ -62,7 +62,8 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
         extent[i] = MIB;
     const char *wrong = layout_init(&v->layout, &spec->layout, extent);
     SIM_CHECK(s, wrong == NULL, "config: %s", wrong);
-    uint64_t rows = dice_one_in(dice, 6) ? v->layout.rows : dice_range(dice, 1, MIN(v->layout.rows, UINT64_C(8)));
+    uint64_t least = s->config.theme == ACT_OWED ? MIN(v->layout.rows, UINT64_C(4)) : 1;
+    uint64_t rows = dice_one_in(dice, 6) ? v->layout.rows : dice_range(dice, least, MIN(v->layout.rows, UINT64_C(8)));
     spec->size = rows * v->layout.row_data;
     bool few = s->config.theme == ACT_AFTERMATH && dice_one_in(dice, 2);
     for (unsigned i = 0; i < ARRAY_LENGTH(v->hot); i++)
@@ -75,18 +76,22 @@ static void draw_consistency(struct sim *s)
     struct dice dice = dice_for(s->seed, 2);
     s->config.journal_bytes = dice_one_in(&dice, 2) ? JOURNAL_BYTES_MIN : 0;
     bool open = s->config.theme == ACT_AFTERMATH; /* policies resync and bitmap: what is not right yet matters */
-    bool closed = false;
+    bool logs = s->config.theme == ACT_LOG, closed = false;
+    open = open || (s->config.theme == ACT_OWED && dice_one_in(&dice, 2));
     for (unsigned i = 0; i < s->config.volumes; i++) {
         struct sim_volume *v = &s->volumes[i];
-        v->spec.consistency_given = open || !dice_one_in(&dice, 2);
+        bool parity = v->layout.parity;
+        v->spec.consistency_given = open || (logs && parity) || !dice_one_in(&dice, 2);
         do
             v->spec.consistency = (enum sb_consistency)dice_below(&dice, open ? 2 : 4);
-        while (superblock_consistency_check(&v->layout, v->spec.consistency) != NULL);
+        while ((logs && parity && !consistency_is_closed(v->spec.consistency)) ||
+               superblock_consistency_check(&v->layout, v->spec.consistency) != NULL);
         if (!v->spec.consistency_given)
             v->spec.consistency = superblock_consistency_for(&v->layout);
         closed = closed || consistency_is_closed(v->spec.consistency);
     }
-    s->config.logs = dice_one_in(&dice, closed ? 3 : 12) ? (unsigned)dice_range(&dice, 1, SB_JOURNALS_MAX) : 0;
+    s->config.logs =
+        dice_one_in(&dice, closed ? 3 : 12) || (logs && closed) ? (unsigned)dice_range(&dice, 1, SB_JOURNALS_MAX) : 0;
 }
 
 static void draw_weights(struct sim *s, struct dice *dice)
@@ -97,8 +102,9 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_DIE] = 2,       [ACT_CABLE] = 2,    [ACT_REPLUG] = 4,  [ACT_FAIL] = 3,       [ACT_ONLINE] = 8,
         [ACT_KILL] = 5,      [ACT_POWER] = 6,    [ACT_STOP] = 4,    [ACT_SPLIT] = 1,      [ACT_SCRUB] = 5,
         [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3,
-        [ACT_PACE] = 4,      [ACT_REPLACE] = 3};
-    for (unsigned i = 0; i < ACT_LOG; i++)
+        [ACT_PACE] = 4,      [ACT_REPLACE] = 3,  [ACT_OWED] = 1,    [ACT_PULLED] = 1,     [ACT_RETURNED] = 1,
+        [ACT_JOINED] = 1};
+    for (unsigned i = 0; i < ACT_KINDS; i++)
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     static const enum action_kind losses[] = {ACT_VANISH, ACT_DIE, ACT_CABLE, ACT_FAIL, ACT_UNPLUG};
     for (unsigned i = 0; i < ARRAY_LENGTH(losses) && s->config.thin; i++)
@@ -127,26 +133,32 @@ static void draw_actions(struct sim *s, struct dice *dice)
 
 static enum action_kind draw_theme(struct dice *dice)
 {
-    static const enum action_kind themes[] = {ACT_CALM,  ACT_REBUILT,   ACT_OPENING,   ACT_OPENING,  ACT_SPLIT,
-                                              ACT_CABLE, ACT_AFTERMATH, ACT_AFTERMATH, ACT_AFTERMATH};
-    return dice_one_in(dice, 3) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : ACT_LOAD;
+    static const enum action_kind themes[] = {ACT_CALM,   ACT_REBUILT,   ACT_OPENING,   ACT_OPENING,   ACT_SPLIT,
+                                              ACT_CABLE,  ACT_AFTERMATH, ACT_AFTERMATH, ACT_AFTERMATH, ACT_OWED,
+                                              ACT_PULLED, ACT_RETURNED,  ACT_JOINED};
+    return dice_one_in(dice, 2) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : ACT_LOAD;
 }
 
 /* Levels with which the theme has something to do. */
 static bool suits_theme(enum raid_level level, enum action_kind theme)
 {
-    if (theme == ACT_AFTERMATH)
+    bool redundant = level != RAID_JBOD && level != RAID_SPAN && level != RAID_0;
+    if (theme == ACT_AFTERMATH || theme == ACT_LOG)
         return level >= RAID_3;
+    if (theme == ACT_OWED || theme == ACT_PULLED || theme == ACT_RETURNED || theme == ACT_JOINED)
+        return redundant;
     return theme != ACT_SPLIT || level == RAID_1 || level == RAID_10;
 }
 
-void config_draw(struct sim *s)
+void config_draw(struct sim *s, enum action_kind theme)
 {
     struct dice dice = dice_for(s->seed, 1);
     struct sim_config *c = &s->config;
     static const struct shape *const without = &shapes[2];
     const struct shape *first = draw_shape(&dice), *second = draw_shape(&dice);
     c->theme = draw_theme(&dice);
+    if (theme != ACT_KINDS)
+        c->theme = theme;
     while (!suits_theme(first->level, c->theme))
         first = draw_shape(&dice);
     c->members = draw_members(&dice, first);
@@ -172,7 +184,7 @@ void config_draw(struct sim *s)
     draw_consistency(s);
     draw_weights(s, &dice);
     draw_actions(s, &dice);
-    c->scarce = dice_one_in(&dice, 4);
+    c->scarce = dice_one_in(&dice, c->theme == ACT_OWED ? 1 : 4); /* then rows are rebuilt one by one */
 }
 
 /*

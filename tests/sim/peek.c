@@ -41,6 +41,32 @@ uint64_t peek_active(const struct array *array)
     return slots;
 }
 
+uint64_t peek_unrecorded(const struct array *array)
+{
+    return array->frozen ? 0 : array->losses.pending & peek_active(array);
+}
+
+bool peek_joining(const struct array *array)
+{
+    for (unsigned slot = 0; slot < array->description.members_count; slot++)
+        if (online_joining(array, slot) != NULL)
+            return true;
+    return false;
+}
+
+uint64_t peek_rebuilt(const struct array *array)
+{
+    uint64_t rows = 0;
+    for (unsigned i = 0; i < array->description.volumes_count; i++)
+        rows += array->description.volumes[i].rebuilt;
+    return rows;
+}
+
+bool peek_committed(const struct array *array)
+{
+    return array->description.generation == array->commit.committed;
+}
+
 bool peek_fork_is_torn(const struct array *array)
 {
     const struct sb_array *a = &array->description;

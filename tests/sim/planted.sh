@@ -3,72 +3,82 @@
 # from 1 on until it is caught; one that is not caught within its limit is an error at the end. Nothing of it stands in
 # the sources themselves; an entry that finds nothing to change is an error.
 #
-#   planted.sh BUILD [NAME...]      BUILD: where the unchanged simulator has been built (build/release)
-#   planted.sh BUILD --short        a handful, in as many corners, that are caught within a few seeds
+#   planted.sh BUILD [-j N] [NAME...]      BUILD: where the unchanged simulator has been built (build/release)
+#   planted.sh BUILD [-j N] --short        a handful, in as many corners, that are caught within a few seeds
+#
+# A limit may name the theme of all its runs (config.c): "500:owed" means 500 seeds with --theme owed. With -j several
+# mistakes are tried at once: each of N processes goes through the table and takes what no other has taken.
 #
 # Only the changed source is compiled: its object stands before the archives when the simulator is linked. PLANT_CC,
 # PLANT_LINK and PLANT_PARTS (objects, archives, libraries) come from the Makefile.
 set -u
 build=$1
 shift
+jobs=1
+[ "${1:-}" = -j ] && jobs=$2 && shift 2
 wanted=" $* "
 tree=$build/planted
 [ "$wanted" = " --short " ] && wanted=" labels-not-flushed rebuilding-member-read clean-before-flushed \
 rows-not-locked log-not-durable swept-while-one-is-away "
 bad=0
 
+# Nobody else has it.
 is_wanted() # name
 {
     case $wanted in
-    "  " | *" $1 "*) true ;;
+    "  " | *" $1 "*) mkdir "$tree/$1" 2>/dev/null ;;
     *) false ;;
     esac
 }
 
 line() # name, seed, limit, what was said
 {
-    printf '%-38s %7s %7s  %.120s\n' "$@"
+    printf '%-38s %7s %14s  %.120s\n' "$@"
 }
 
 # The objects of the changed sources are added to `objects`.
 build_planted() # file and expression in pairs
 {
-    rm -rf "$tree"
     objects=
     while [ $# -gt 0 ]; do
-        mkdir -p "$tree/${1%/*}"
-        sed "$2" "$1" >"$tree/$1"
-        if cmp -s "$1" "$tree/$1"; then
+        mkdir -p "$here/${1%/*}"
+        sed "$2" "$1" >"$here/$1"
+        if cmp -s "$1" "$here/$1"; then
             echo "nothing to change in $1"
             return 1
         fi
-        objects="$objects $tree/${1%.c}.o"
-        eval "$PLANT_CC" -w -c "$tree/$1" -o "$tree/${1%.c}.o" || return 1
+        objects="$objects $here/${1%.c}.o"
+        eval "$PLANT_CC" -w -c "$here/$1" -o "$here/${1%.c}.o" || return 1
         shift 2
     done
-    eval "$PLANT_LINK" "$objects" "$PLANT_PARTS" -o "$tree/simulate"
+    eval "$PLANT_LINK" "$objects" "$PLANT_PARTS" -o "$here/simulate"
 }
 
 plant() # name, limit, then file and expression in pairs
 {
-    name=$1 limit=$2
+    name=$1 limit=$2 here=$tree/$1
     shift 2
     is_wanted "$name" || return
+    theme=
+    [ "$limit" != "${limit#*:}" ] && theme="--theme ${limit#*:}"
     if ! build_planted "$@"; then
         line "$name" - "$limit" "NOT PLANTED"
         bad=1
         return
     fi
-    said=$("$tree/simulate" --seeds "1..$limit" --quick 2>&1 | sed -n 's/^.*seed \([0-9]*\) .*FAILED: /\1 /p' | head -1)
+    # shellcheck disable=SC2086 # two words, or none
+    said=$("$here/simulate" --seeds "1..${limit%:*}" $theme --quick 2>&1 | sed -n 's/^.*seed \([0-9]*\) .*FAILED: /\1 /p' | head -1)
     if [ -n "$said" ]; then
         line "$name" "${said%% *}" "$limit" "${said#* }"
     else
         line "$name" - "$limit" "NOT CAUGHT"
         bad=1
     fi
+    rm -rf "${here:?}"/*
 }
 
-line mistake seed limit "what the simulator says"
+plants()
+{
 plant acknowledged-before-recorded 2000 \
     raid/array_members.c 's/if (losses_recorded(array) || array->frozen)/if (true)/'
 plant labels-not-flushed 2000 \
@@ -97,13 +107,13 @@ plant clean-before-flushed 500 \
     raid/array_activity.c 's/array_flush_start(array, &activity->flush, activity_flushed);/(activity->flush.array = array, activity_flushed(\&activity->flush));/'
 plant active-before-flushed 3000 \
     raid/rebuild.c 's/array_flush_start(array, &array->rebuild.flush, pass_flushed);/(array->rebuild.flush.array = array, pass_flushed(\&array->rebuild.flush));/'
-plant checkpoint-before-flushed 20000 \
+plant checkpoint-before-flushed 2000:owed \
     raid/rebuild.c 's/array_flush_start(array, &rebuild->checkpoint_flush, checkpoint_flushed);/(rebuild->checkpoint_flush.array = array, checkpoint_flushed(\&rebuild->checkpoint_flush));/'
 plant part-of-a-row-counts-as-rebuilt 5000 \
     raid/row_region.c 's/&& op->len == op->volume->layout.row_data;/;/'
-plant doubtful-rows-rebuilt-from-other-members 20000 \
+plant doubtful-rows-rebuilt-from-other-members 5000:owed \
     raid/row_band.c 's/q.synced ? prefer_members(op, q.readable) : 0/prefer_members(op, q.readable)/'
-plant doubtful-rows-not-rebuilt-again 20000 \
+plant doubtful-rows-not-rebuilt-again 5000:owed \
     raid/rebuild.c 's/if (region_get(map, row) != REGION_SUSPECT)/if (true)/'
 plant rows-not-locked 500 \
     raid/row_lock.c 's/if (holder != NULL) {/if (holder == op) {/'
@@ -121,46 +131,61 @@ plant scrub-rewrites-parity-of-located-data 2000 \
     raid/row_scrub.c 's/    if (role >= 0)$/    if (role < -9)/'
 plant log-not-durable 2000 \
     raid/journal_store.c 's/\.flags = BLK_FUA,/.flags = 0,/'
-plant log-before-losses 20000 \
+plant log-before-losses 2000:pulled \
     raid/journal_store.c '/^static void group_record/,/^}/s/if (losses_wait(j->array, &j->recorded))/if (true)/'
 plant replay-out-of-order 5000 \
     raid/journal.c 's/return x->id < y->id ? -1 : 1;/return x->id < y->id ? 1 : -1;/'
 plant tail-before-flush 3000 \
     raid/journal_store.c 's/if (caches_are_volatile(j))/if (!j->with_tail \&\& caches_are_volatile(j))/'
-plant absent-not-recorded-before-replay 40000 \
+plant absent-not-recorded-before-replay 3000:pulled \
     raid/array.c '/^static void open_flushed/,/^}/s/array_commit(/if (flush->array->replay_wanted) open_over(\&flush->array->open_wait.task); else array_commit(/'
 plant ppl-without-flush 5000 \
     raid/journal_store.c 's/if (j->with_tail || flush_is_wanted(j))/if (j->with_tail)/'
 plant log-not-forgotten 5000 \
     raid/journal_store.c '/^bool journal_forget/,/^}/s/return wait_until.*/return wait->over = true;/'
-plant rejoined-with-old-log 20000 \
+plant rejoined-with-old-log 5000:returned \
     raid/array_online.c 's/if (online->array->journal == NULL || journal_settle(online->array->journal, &online->settled))/if (true)/'
 plant swept-while-one-is-away 2000 \
     raid/map_store.c '/^static bool member_away/,/^}/s/return true;/return false;/'
-plant swept-though-lost-in-the-flush 20000 \
+plant swept-though-lost-in-the-flush 2000:returned \
     raid/map_store.c 's/if (store->sweeping \&\& !member_away(store))/if (store->sweeping)/'
 plant clean-row-written-while-degraded 2000 \
     raid/row_region.c 's/return op->volume->consistency == SB_BITMAP || op->volume->degraded;/return op->volume->consistency == SB_BITMAP;/'
-plant changed-before-the-loss-is-on-disk 20000 \
+plant changed-before-the-loss-is-on-disk 2000:pulled \
     raid/map_store.c 's/if (!STAILQ_EMPTY(&store->group) \&\& !losses_wait/if (false \&\& !losses_wait/'
-plant planned-before-it-joined 20000 \
+plant planned-before-it-joined 2000:joined \
     raid/row.c 's/if (changes_data(op) \&\& !op->fill \&\& !op->unmap \&\& !op->logged \&\& row_region_joined(op))/if (false)/'
 plant caught-up-from-another-fork 5000 \
     raid/assembly.c 's/missed_from = 0; .* across a split brain .*/missed_from = 1;/' \
     raid/assembly_history.c '/^bool history_is_of_slot/,/^}/{s/return theirs->generation < until;/return true;/; s/^    return false;$/    return true;/}'
-plant caught-up-though-unmarked 20000 \
+plant caught-up-though-unmarked 2000:returned \
     raid/array_members.c 's/ \&\& !something_unmarked(array);/ \&\& (something_unmarked(array) || true);/'
 plant late-answer-in-returned-pages 5000 \
     raid/patience.c 's/else if (!page_is_own(c, i)) {/else if (false) {/; /^static void late_answer/,/^}/s/page_put(/if (c->below.op != BLK_READ) page_put(/'
-plant bad-range-cleared-too-early 20000 \
+plant bad-range-cleared-too-early 5000:spoil \
     raid/row.c 's/io->flags |= BLK_FUA;/;/'
 plant unreadable-source-ignored 5000 \
     raid/row_bad.c 's/if (op->kind == ROW_WORK_REBUILD)$/if (op->kind == ROW_WORK_REBUILD) return true; else if (false)/'
-plant replaced-disk-misses-writes 2000 \
+plant replaced-disk-misses-writes 2000:replace \
     raid/shadow.c '/^static bool goes_to_new/,/^}/s/return req->op == BLK_FLUSH || (req->off >= s->from/return req->op == BLK_FLUSH \&\& (req->off >= s->from/'
-plant replaced-before-flushed 20000 \
+plant replaced-before-flushed 5000:replace \
     raid/array_replace.c 's/array_flush_start(array, &r->flush, flushed);/(r->flush.array = array, flushed(\&r->flush));/' \
     raid/array_commit.c 's/ || array->commit.others_wait,/,/'
-plant device-given-up-before-written-out 20000 \
+plant device-given-up-before-written-out 3000:log \
     raid/journal_store.c '/^static void drain(/,/^}/s/(done_below(j) < j->next_id \&\& !j->array->frozen)/false/'
+}
+
+rm -rf "$tree"
+mkdir -p "$tree"
+line mistake seed limit "what the simulator says"
+workers=
+while [ "$jobs" -gt 1 ]; do
+    (plants; exit "$bad") &
+    workers="$workers $!"
+    jobs=$((jobs - 1))
+done
+plants
+for worker in $workers; do
+    wait "$worker" || bad=1
+done
 exit $bad

@@ -7,8 +7,14 @@
  *   opening    it is cut off while a generation is written, and again in the starts after that
  *   aftermath  a crash among writes; then, while rows are still to be resynchronised, more writes, and a member is lost,
  *              or refuses a write, or it is stopped and started without one
+ *   owed       a rebuild comes to its checkpoint, and then a crash: about when the checkpoint goes to disk, or among
+ *              writes to rows below it. Then the rebuild comes to its end among more writes, and a member is lost
+ *   pulled     a crash when a member has just been pulled among writes, and nobody has written down yet that it was; it
+ *              starts with that one, without it and then with it, or without another one
+ *   returned   a member is pulled with what is in its cache, among writes or in a flush, and caught up
+ *   joined     a disk joins an array that is clean just when writes begin
  *
- * One run in three has one of them, or a cable or a split brain, for its theme, which is drawn most of the time, with
+ * One run in two has one of them, or a cable or a split brain, for its theme, which is drawn most of the time, with
  * levels and policies that suit it (config.c).
  */
 #include "tests/sim/sim.h"
@@ -31,10 +37,10 @@ static void bustle(struct sim *s, struct dice *dice, unsigned most)
     }
 }
 
-/* Until it has come to be, or for some seconds. */
-static bool wait_until(struct sim *s, bool (*is_so)(const struct array *, uint64_t before), uint64_t before)
+/* Until it has come to be, or for some time. */
+static bool wait_long(struct sim *s, uint64_t ns, bool (*is_so)(const struct array *, uint64_t before), uint64_t before)
 {
-    uint64_t end = s->loop.now_ns + PATIENCE_NS;
+    uint64_t end = s->loop.now_ns + ns;
     while (is_up(s) && s->loop.now_ns < end) {
         if (is_so(s->array, before))
             return true;
@@ -42,6 +48,11 @@ static bool wait_until(struct sim *s, bool (*is_so)(const struct array *, uint64
             return false;
     }
     return false;
+}
+
+static bool wait_until(struct sim *s, bool (*is_so)(const struct array *, uint64_t before), uint64_t before)
+{
+    return wait_long(s, PATIENCE_NS, is_so, before);
 }
 
 /* Within so many events; `busy`: with requests to the end. */
@@ -190,4 +201,244 @@ void scene_aftermath(struct sim *s, struct dice *dice)
     uint64_t drawn = dice_below(dice, ARRAY_LENGTH(worst));
     if (is_up(s))
         (s->config.thin ? refuse_a_write : worst[drawn])(s, dice);
+}
+
+/* --- with all members in service --- */
+
+static uint64_t all_slots(const struct sim *s)
+{
+    return sim_bit(s->config.members) - 1;
+}
+
+static bool are_online(const struct array *array, uint64_t slots)
+{
+    return (peek_slots(array, MEMBER_ONLINE) & slots) == slots;
+}
+
+/* Calls of the operator. */
+static void answers_wait(struct sim *s)
+{
+    while (s->calls_busy > 0 && is_up(s) && sim_event(s))
+        ;
+}
+
+/* Bring disks in, where some lack. */
+static bool become_whole(struct sim *s, struct dice *dice)
+{
+    for (unsigned i = 0; i < s->config.members && is_up(s) && !are_online(s->array, all_slots(s)); i++) {
+        (void)sim_pace_free(s);
+        sim_action(s, &(struct action){ACT_ONLINE, dice_bits(dice)});
+        if (is_up(s))
+            (void)wait_until(s, are_online, all_slots(s));
+    }
+    return is_up(s) && are_online(s->array, all_slots(s)) && !s->doomed;
+}
+
+/* The operator takes a member out. */
+static bool take_one_out(struct sim *s, struct dice *dice, unsigned *slot)
+{
+    sim_action(s, &(struct action){ACT_FAIL, dice_bits(dice)});
+    answers_wait(s);
+    uint64_t out = is_up(s) ? peek_slots(s->array, MEMBER_FAILED) : 0;
+    *slot = out != 0 ? (unsigned)__builtin_ctzll(out) : 0;
+    return out != 0;
+}
+
+static bool become_calm(struct sim *s)
+{
+    load_drain(s);
+    return is_up(s) && wait_until(s, is_clean, 0);
+}
+
+/* --- owed --- */
+
+static bool is_rebuilt_further(const struct array *array, uint64_t before)
+{
+    return peek_rebuilt(array) > before;
+}
+
+static bool is_committed(const struct array *array, uint64_t before)
+{
+    (void)before;
+    return peek_committed(array);
+}
+
+/* A new disk is filled so slowly that a checkpoint comes in the middle. */
+static bool rebuild_slowly(struct sim *s, struct dice *dice, unsigned *slot)
+{
+    if (s->disks_count == SIM_DISKS || !take_one_out(s, dice, slot))
+        return false;
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        const struct layout *layout = &s->volumes[i].layout;
+        uint64_t rows = 0, seconds = dice_range(dice, 12, 40);
+        for (uint64_t row = 0; row < layout->rows; row++)
+            rows += (peek_row(s->array, i, row) & ROW_WRITTEN) != 0;
+        sim_pace_limit(s, i, rows * layout->roles * layout->spec.chunk / seconds + 1);
+    }
+    sim_online(s, *slot, world_disk_new(s));
+    answers_wait(s);
+    return is_up(s);
+}
+
+/* The rebuild that a crash cut off goes on, among writes; a loss at its end meets rows that are not in sync yet. */
+static void rebuild_ends(struct sim *s, struct dice *dice)
+{
+    uint64_t end = s->loop.now_ns + 90000000000, most = 200;
+    unsigned slot;
+    if (dice_one_in(dice, 3))
+        (void)sim_pace_free(s);
+    while (is_up(s) && s->loop.now_ns < end && !are_online(s->array, all_slots(s))) {
+        if (most > 0 && dice_one_in(dice, 6) && load_one(s, dice))
+            most--;
+        if (!sim_event(s))
+            break;
+    }
+    if (is_up(s) && dice_one_in(dice, 2))
+        sim_events(s, dice_scale(dice, 100));
+    if (is_up(s) && are_online(s->array, all_slots(s)) && sim_draw_victim(s, dice, &slot))
+        sim_pull(s, slot, false, false);
+    if (is_up(s))
+        load_verify(s, dice_one_in(dice, 2));
+}
+
+void scene_owed(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!become_whole(s, dice))
+        return;
+    bustle(s, dice, 40);
+    if (dice_one_in(dice, 2) ? !become_calm(s) : !is_up(s))
+        return;
+    if (!rebuild_slowly(s, dice, &slot) || !wait_long(s, 60000000000, is_rebuilt_further, peek_rebuilt(s->array)))
+        return;
+    if (dice_one_in(dice, 2)) { /* the others' labels are written before its own */
+        world_disk(s, slot)->slow = (unsigned)dice_range(dice, 1, 300);
+        cut_soon(s, dice, label_events(s), true, false);
+        return;
+    }
+    if (!wait_until(s, is_committed, 0))
+        return;
+    cut_soon(s, dice, 200, !dice_one_in(dice, 3), true);
+    s->crash_again = 0;
+    world_start_again(s, dice);
+    if (is_up(s))
+        rebuild_ends(s, dice);
+}
+
+/* --- pulled --- */
+
+/* Who may be away at the next start beside those that are lost anyway. */
+static uint64_t another_one(const struct sim *s, struct dice *dice, uint64_t but)
+{
+    uint64_t there = (s->must_in | s->unrecorded) & all_slots(s),
+             one = sim_bit((unsigned)dice_below(dice, s->config.members));
+    bool good = (there & one) && !(one & but) && config_survives(s, (all_slots(s) & ~there) | one);
+    return good ? one : 0;
+}
+
+void scene_pulled(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!become_whole(s, dice) || (dice_one_in(dice, 2) && !become_calm(s)))
+        return;
+    bustle(s, dice, 12);
+    if (!is_up(s) || !sim_draw_victim(s, dice, &slot))
+        return;
+    sim_pull(s, slot, false, false);
+    for (uint64_t i = dice_below(dice, 8); i > 0 && is_up(s); i--) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 8));
+    }
+    if (!s->crashed)
+        cut_soon(s, dice, 80, dice_one_in(dice, 2), true);
+    switch (dice_below(dice, 3)) {
+    case 0:
+        world_disk(s, slot)->gone = false;
+        break;
+    case 1:
+        s->keep_away = sim_bit(slot);
+        s->crash_again = 1;
+        break;
+    default:
+        world_disk(s, slot)->gone = false;
+        s->keep_away = another_one(s, dice, sim_bit(slot));
+    }
+    world_start_again(s, dice);
+    if (is_up(s))
+        load_verify(s, dice_one_in(dice, 2));
+}
+
+/* --- returned --- */
+
+/* Until its disk flushes. */
+static bool wait_for_flush(struct sim *s, unsigned slot)
+{
+    uint64_t end = s->loop.now_ns + PATIENCE_NS;
+    while (is_up(s) && s->loop.now_ns < end && !simdisk_is_flushing(world_disk(s, slot)))
+        if (!sim_event(s))
+            return false;
+    return is_up(s) && simdisk_is_flushing(world_disk(s, slot));
+}
+
+void scene_returned(struct sim *s, struct dice *dice)
+{
+    unsigned slot = (unsigned)dice_below(dice, s->config.members);
+    if (!become_whole(s, dice))
+        return;
+    if (dice_one_in(dice, 2) && !become_calm(s))
+        return;
+    bustle(s, dice, 12);
+    if (!dice_one_in(dice, 3)) {
+        load_drain(s);
+        if (!wait_for_flush(s, slot))
+            return;
+        sim_events(s, dice_scale(dice, 4));
+    }
+    if (!is_up(s) || !world_trouble(s, slot) || !sim_unplug(s, dice, slot) || !is_up(s))
+        return;
+    world_disk(s, slot)->gone = false;
+    sim_online(s, slot, world_disk(s, slot));
+    answers_wait(s);
+    if (is_up(s) && wait_until(s, are_online, sim_bit(slot)))
+        load_verify(s, dice_one_in(dice, 2));
+}
+
+/* --- joined --- */
+
+static bool is_joining(const struct array *array, uint64_t before)
+{
+    (void)before;
+    return peek_joining(array);
+}
+
+void scene_joined(struct sim *s, struct dice *dice)
+{
+    unsigned slot, other = (unsigned)dice_below(dice, s->config.members);
+    if (!become_whole(s, dice))
+        return;
+    bustle(s, dice, 12);
+    if (!become_calm(s) || !take_one_out(s, dice, &slot))
+        return;
+    struct simdisk *disk = world_disk(s, slot);
+    if (disk->gone || disk->dead)
+        return;
+    if (dice_one_in(dice, 3))
+        bustle(s, dice, 3);
+    if (!is_up(s) || (dice_one_in(dice, 2) && !become_calm(s)))
+        return;
+    sim_online(s, slot, disk);
+    if (!wait_until(s, is_joining, 0))
+        return;
+    if (dice_one_in(dice, 2))
+        world_disk(s, other)->slow = (unsigned)dice_range(dice, 5, 200);
+    while (is_up(s) && peek_joining(s->array)) {
+        if (dice_one_in(dice, 10))
+            (void)load_one(s, dice);
+        if (!sim_event(s))
+            break;
+    }
+    bustle(s, dice, 4);
+    if (is_up(s) && wait_until(s, are_online, sim_bit(slot)))
+        load_verify(s, dice_one_in(dice, 2));
+    world_disk(s, other)->slow = 0;
 }

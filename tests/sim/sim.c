@@ -175,7 +175,7 @@ static void run_actions(struct sim *s, const bool *skip)
 {
     world_create(s);
     for (unsigned i = 0; i < s->actions_count; i++) {
-        if (skip != NULL && skip[i])
+        if (skip[i])
             continue;
         s->result->actions++;
         sim_trace(s, "-- action %u: %s", i, sim_action_name(s->actions[i].kind));
@@ -209,26 +209,26 @@ static void describe(struct sim *s)
                 c->volumes > 1 ? raid_level_name(b->spec.level) : "", c->strict ? "" : ", more faults than it bears");
 }
 
-bool sim_run(uint64_t seed, const bool *skip, bool verbose, struct sim_result *result)
+bool sim_run(const struct sim_order *order, struct sim_result *result)
 {
     struct sim *s = calloc(1, sizeof *s);
     ASSERT(s != NULL);
-    *result = (struct sim_result){.hash = seed};
+    *result = (struct sim_result){.hash = order->seed};
     s->result = result;
-    s->seed = seed;
-    s->verbose = verbose;
-    s->loop_dice = dice_for(seed, 2);
+    s->seed = order->seed;
+    s->verbose = order->verbose;
+    s->loop_dice = dice_for(order->seed, 2);
     s->watch.answered = disk_answered;
     loop_init(&s->loop, &sim_loop_ops, page_pool_create(LOOP_PAGES));
     s->loop.now_ns = 1000000000;
-    speaking = verbose ? s : NULL;
-    log_setup(log_line, verbose ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR);
+    speaking = order->verbose ? s : NULL;
+    log_setup(log_line, order->verbose ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR);
     volatile bool good = setjmp(s->failed) == 0;
     if (good) {
-        config_draw(s);
+        config_draw(s, order->theme);
         describe(s);
-        sim_trace(s, "seed %llu: %s", (unsigned long long)seed, result->what);
-        run_actions(s, skip);
+        sim_trace(s, "seed %llu: %s", (unsigned long long)order->seed, result->what);
+        run_actions(s, order->skip);
         run_free(s);
     }
     result->events = s->events;

@@ -61,6 +61,10 @@ enum action_kind {
     ACT_PACE,    /* work in the background is paused, goes on, is slow */
     ACT_REPLACE, /* another disk for one in service */
     ACT_LOG,     /* a journal device has a fault, or is pulled, or dies */
+    ACT_OWED,    /* scenes.c, the last as well */
+    ACT_PULLED,
+    ACT_RETURNED,
+    ACT_JOINED,
     ACT_KINDS,
 };
 
@@ -135,6 +139,8 @@ struct sim {
     bool doomed;                /* so much was pulled at once that errors are right until the next start */
     uint64_t trouble;           /* slots that have, or may have, faults: in a strict run every volume bears them */
     uint64_t must_in;           /* while down: slots whose disks are current, and must be found so */
+    uint64_t unrecorded;        /* while down: slots whose loss was in memory only, so that they are current as well */
+    uint64_t keep_away;         /* slots whose disks are not there at the next start; 0: it is drawn */
     uint64_t last;      /* while down: slots that ran to the end; one of them must be shown, or history is lost */
     bool torn;          /* a new fork was cut off: who may have it must be shown at the next start */
     uint64_t torn_away; /* and who was away */
@@ -161,8 +167,14 @@ struct sim_result {
     char what[96];   /* the configuration */
     char said[1024]; /* why it failed */
 };
-/* `skip`: actions to leave out, SIM_ACTIONS bools (or NULL). False: it failed. */
-bool sim_run(uint64_t seed, const bool *skip, bool verbose, struct sim_result *result);
+struct sim_order {
+    uint64_t seed;
+    enum action_kind theme; /* ACT_KINDS: the seed draws it */
+    bool verbose;
+    bool skip[SIM_ACTIONS]; /* actions to leave out */
+};
+/* False: it failed. */
+bool sim_run(const struct sim_order *order, struct sim_result *result);
 
 _Noreturn void sim_fail(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(struct sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -181,7 +193,8 @@ const char *sim_action_name(enum action_kind kind);
 bool sim_pace_free(struct sim *s);
 
 /* --- config.c --- */
-void config_draw(struct sim *s);
+/* `theme`: ACT_KINDS if it is to be drawn as well. */
+void config_draw(struct sim *s, enum action_kind theme);
 /* Do all volumes survive without these slots? */
 bool config_survives(const struct sim *s, uint64_t lost);
 
@@ -219,12 +232,24 @@ bool world_trouble(struct sim *s, unsigned slot);
 /* --- actions.c --- */
 /* Somebody brings a disk into a slot that has none. */
 void sim_online(struct sim *s, unsigned slot, struct simdisk *disk);
+/* A slot whose disk may have a fault now. False: none. */
+bool sim_draw_victim(struct sim *s, struct dice *dice, unsigned *slot);
+/* `power`: with what is in its cache. */
+void sim_pull(struct sim *s, unsigned slot, bool for_ever, bool power);
+/* With its cache, for a while. False: the array has not noticed, so it never comes back. */
+bool sim_unplug(struct sim *s, struct dice *dice, unsigned slot);
+/* Jobs of the volume are slower than this from now on. */
+void sim_pace_limit(struct sim *s, unsigned volume, uint64_t bytes_a_second);
 
 /* --- scenes.c --- */
 void scene_calm(struct sim *s, struct dice *dice);
 void scene_rebuilt(struct sim *s, struct dice *dice);
 void scene_opening(struct sim *s, struct dice *dice);
 void scene_aftermath(struct sim *s, struct dice *dice);
+void scene_owed(struct sim *s, struct dice *dice);
+void scene_pulled(struct sim *s, struct dice *dice);
+void scene_returned(struct sim *s, struct dice *dice);
+void scene_joined(struct sim *s, struct dice *dice);
 
 /* --- load.c --- */
 bool load_one(struct sim *s, struct dice *dice);
@@ -250,6 +275,14 @@ bool peek_frozen(const struct array *array);
 bool peek_log_active(const struct array *array, unsigned index);
 /* Slots that the description calls active. */
 uint64_t peek_active(const struct array *array);
+/* Slots that are lost in memory, and no label says so, nor is about to. */
+uint64_t peek_unrecorded(const struct array *array);
+/* Is a disk's label on its way by which it joins? */
+bool peek_joining(const struct array *array);
+/* How far rebuilds are by the description, all volumes together. */
+uint64_t peek_rebuilt(const struct array *array);
+/* All labels are written. */
+bool peek_committed(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */
 bool peek_fork_is_torn(const struct array *array);
 /* Of a replacement: the old disk is the member; a crash will tell; the new one is; it is over, and the old one still is. */

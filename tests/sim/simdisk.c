@@ -126,6 +126,15 @@ bool simdisk_is_volatile(const struct simdisk *disk, uint64_t off, uint64_t len)
     return false;
 }
 
+bool simdisk_is_flushing(const struct simdisk *disk)
+{
+    const struct simrequest *r;
+    LIST_FOREACH(r, &disk->in_flight, link)
+    if (r->req->op == BLK_FLUSH)
+        return true;
+    return false;
+}
+
 void simdisk_put(struct simdisk *disk, uint64_t off, const void *bytes, uint64_t len)
 {
     struct simwrite *write = write_new(off, len);

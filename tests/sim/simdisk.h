@@ -75,5 +75,7 @@ void simdisk_put(struct simdisk *disk, uint64_t off, const void *bytes, uint64_t
 const uint8_t *simdisk_medium(const struct simdisk *disk, uint64_t off);
 /* Is something in [off, off + len) only in the cache? */
 bool simdisk_is_volatile(const struct simdisk *disk, uint64_t off, uint64_t len);
+/* Is a flush under way? */
+bool simdisk_is_flushing(const struct simdisk *disk);
 
 #endif

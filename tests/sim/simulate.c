@@ -1,9 +1,10 @@
 /*
  * simulate: many seeds in processes, or one with a trace; see docs/testing.md.
  *
- *   simulate --seeds A..B [-j N] [--seconds S] [--all | --quick]
- *   simulate --seed N [--verbose] [--skip LIST]
+ *   simulate --seeds A..B [-j N] [--seconds S] [--theme NAME] [--all | --quick]
+ *   simulate --seed N [--theme NAME] [--verbose] [--skip LIST]
  *
+ * --theme: what is drawn most, an action or a scene by its name in the trace; without it the seed draws that as well.
  * --all goes on after a failure, --quick does not shrink it.
  *
  * A worker runs seed after seed and writes where it is into shared memory; when it dies, by a failed check or by a
@@ -38,8 +39,8 @@ struct worker {
 struct options {
     uint64_t first, last; /* seeds, both included */
     unsigned jobs, seconds;
-    bool one, verbose, all, quick;
-    bool skip[SIM_ACTIONS];
+    bool one, all, quick;
+    struct sim_order order; /* its seed, of many, is each in turn */
 };
 
 static double now_s(void)
@@ -52,7 +53,7 @@ static double now_s(void)
 /* --- shrinking --- */
 
 /* Does it fail, in a process of its own? */
-static bool attempt_fails(uint64_t seed, const bool *skip)
+static bool attempt_fails(const struct sim_order *order)
 {
     fflush(NULL);
     pid_t pid = fork();
@@ -61,26 +62,26 @@ static bool attempt_fails(uint64_t seed, const bool *skip)
         alarm(ATTEMPT_SECONDS);
         if (freopen("/dev/null", "w", stdout) == NULL || freopen("/dev/null", "w", stderr) == NULL)
             _exit(0);
-        _exit(sim_run(seed, skip, false, &result) ? 0 : 1);
+        _exit(sim_run(order, &result) ? 0 : 1);
     }
     int status = 0;
     ASSERT(pid > 0 && waitpid(pid, &status, 0) == pid);
     return status != 0;
 }
 
-static void shrink(uint64_t seed, bool *skip)
+static void shrink(struct sim_order *order)
 {
     unsigned attempts = 0;
     for (unsigned piece = SIM_ACTIONS / 2; piece > 0; piece /= 2) {
         for (unsigned at = 0; at < SIM_ACTIONS && attempts < SHRINK_ATTEMPTS; at += piece) {
             bool kept[SIM_ACTIONS];
-            memcpy(kept, skip, sizeof kept);
-            memset(skip + at, true, piece);
-            if (memcmp(kept, skip, sizeof kept) == 0)
+            memcpy(kept, order->skip, sizeof kept);
+            memset(order->skip + at, true, piece);
+            if (memcmp(kept, order->skip, sizeof kept) == 0)
                 continue;
             attempts++;
-            if (!attempt_fails(seed, skip))
-                memcpy(skip, kept, sizeof kept);
+            if (!attempt_fails(order))
+                memcpy(order->skip, kept, sizeof kept);
         }
     }
 }
@@ -102,7 +103,7 @@ static void print_skip(const bool *skip)
 }
 
 /* The last lines of a run with its trace. */
-static void print_trace(uint64_t seed, const bool *skip)
+static void print_trace(const struct sim_order *order)
 {
     static char lines[TRACE_LINES][400];
     uint64_t count = 0;
@@ -116,7 +117,7 @@ static void print_trace(uint64_t seed, const bool *skip)
         dup2(ends[1], 1);
         dup2(ends[1], 2);
         close(ends[0]);
-        bool good = sim_run(seed, skip, true, &result);
+        bool good = sim_run(order, &result);
         printf("%s\n", good ? "it does not fail any more" : result.said);
         fflush(NULL);
         _exit(0);
@@ -134,15 +135,20 @@ static void print_trace(uint64_t seed, const bool *skip)
 
 static void report_failure(const struct options *o, uint64_t seed, const char *said)
 {
-    bool skip[SIM_ACTIONS] = {false};
+    struct sim_order order = o->order;
+    order.seed = seed;
     printf("seed %llu FAILED: %s\n", (unsigned long long)seed, said[0] != '\0' ? said : "it died of a signal");
     fflush(stdout);
     if (o->all || o->quick)
         return;
-    shrink(seed, skip);
-    print_trace(seed, skip);
-    printf("to replay: simulate --seed %llu --verbose --skip ", (unsigned long long)seed);
-    print_skip(skip);
+    shrink(&order);
+    order.verbose = true;
+    print_trace(&order);
+    printf("to replay: simulate --seed %llu ", (unsigned long long)seed);
+    if (order.theme != ACT_KINDS)
+        printf("--theme '%s' ", sim_action_name(order.theme));
+    printf("--verbose --skip ");
+    print_skip(order.skip);
     printf("\n(without --skip: the whole run)\n");
     fflush(stdout);
 }
@@ -164,12 +170,14 @@ static void count(struct worker *w, const struct sim_result *result)
 static void work(struct worker *w, const struct options *o, double until)
 {
     for (uint64_t seed = w->first; seed <= o->last && now_s() < until; seed += w->step) {
+        struct sim_order order = o->order;
         struct sim_result result, again;
+        order.seed = seed;
         w->seed = seed;
         alarm(ATTEMPT_SECONDS);
-        bool good = sim_run(seed, NULL, false, &result);
+        bool good = sim_run(&order, &result);
         if (good && seed % TWICE == 0) {
-            good = sim_run(seed, NULL, false, &again) && again.hash == result.hash;
+            good = sim_run(&order, &again) && again.hash == result.hash;
             if (!good)
                 snprintf(result.said, sizeof result.said, "not the same when run twice");
         }
@@ -282,7 +290,7 @@ static int run_many(const struct options *o)
 static int run_one(const struct options *o)
 {
     struct sim_result result;
-    bool good = sim_run(o->first, o->skip, o->verbose, &result);
+    bool good = sim_run(&o->order, &result);
     printf("seed %llu (%s): %s%s; %u actions, %llu starts, %llu crashes, %llu events, hash %016llx\n",
            (unsigned long long)o->first, result.what, good ? "green" : "FAILED: ", result.said, result.actions,
            (unsigned long long)result.lives, (unsigned long long)result.crashes, (unsigned long long)result.events,
@@ -318,25 +326,36 @@ static bool parse_seeds(const char *text, struct options *o)
     return *end == '\0' && o->last >= o->first;
 }
 
+static bool parse_theme(const char *text, enum action_kind *theme)
+{
+    unsigned kind = 0;
+    while (kind < ACT_KINDS && strcmp(sim_action_name((enum action_kind)kind), text) != 0)
+        kind++;
+    *theme = (enum action_kind)kind;
+    return kind < ACT_KINDS;
+}
+
 static bool parse(int argc, char **argv, struct options *o)
 {
     for (int i = 1; i < argc; i++) {
         const char *it = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         bool good = true, took = true;
         if (strcmp(it, "--seed") == 0)
-            o->one = good = (o->first = strtoull(value, NULL, 10)) > 0;
+            o->one = good = (o->first = o->order.seed = strtoull(value, NULL, 10)) > 0;
         else if (strcmp(it, "--seeds") == 0)
             good = parse_seeds(value, o);
         else if (strcmp(it, "--seconds") == 0)
             good = (o->seconds = (unsigned)strtoul(value, NULL, 10)) > 0;
         else if (strcmp(it, "--skip") == 0)
-            good = parse_skip(value, o->skip);
+            good = parse_skip(value, o->order.skip);
+        else if (strcmp(it, "--theme") == 0)
+            good = parse_theme(value, &o->order.theme);
         else if (strcmp(it, "-j") == 0)
             good = (o->jobs = (unsigned)strtoul(value, NULL, 10)) > 0 && o->jobs <= WORKERS;
         else
             took = false;
         if (strcmp(it, "--verbose") == 0)
-            o->verbose = true;
+            o->order.verbose = true;
         else if (strcmp(it, "--all") == 0)
             o->all = true;
         else if (strcmp(it, "--quick") == 0)
@@ -350,14 +369,14 @@ static bool parse(int argc, char **argv, struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.jobs = 1};
+    struct options o = {.jobs = 1, .order.theme = ACT_KINDS};
     setvbuf(stdout, NULL, _IOLBF, 0);
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: simulate --seed N [--verbose] [--skip LIST]\n"
-                        "       simulate --seeds A..B [-j N] [--seconds S] [--all | --quick]\n");
+        fprintf(stderr, "usage: simulate --seed N [--theme NAME] [--verbose] [--skip LIST]\n"
+                        "       simulate --seeds A..B [-j N] [--seconds S] [--theme NAME] [--all | --quick]\n");
         return 2;
     }
     return o.one ? run_one(&o) : run_many(&o);

@@ -174,7 +174,8 @@ static void note_members(struct sim *s)
         s->must_in = s->online & peek_active(s->array);
         if (s->newcomer != NULL && peek_replacing(s->array) != PEEK_OLD)
             s->must_in &= ~sim_bit(s->newcomer_slot);
-        s->last = s->online;
+        s->unrecorded = peek_unrecorded(s->array);
+        s->last = s->online | s->unrecorded;
         s->torn = peek_fork_is_torn(s->array);
         s->torn_away = 0;
     }
@@ -543,7 +544,8 @@ static bool last_is_shown(const struct sim *s, uint64_t away)
 /* Until it runs, or was cut off. False: it cannot. */
 static bool start_somehow(struct sim *s, struct dice *dice)
 {
-    struct world_start how = {.prefer = -1, .away = draw_away(s, dice)};
+    struct world_start how = {.prefer = -1, .away = s->keep_away != 0 ? s->keep_away : draw_away(s, dice)};
+    s->keep_away = 0;
     for (unsigned i = 0; i < s->config.logs; i++) {
         s->logs[i]->time_outs = 0;
         how.logs_away |= dice_one_in(dice, 10) ? 1u << i : 0;
@@ -582,7 +584,7 @@ void world_start_again(struct sim *s, struct dice *dice)
                 s->crash_after_write = 1 + dice_below(dice, 12 * s->config.members);
             s->crash_power = dice_one_in(dice, 2);
         }
-        if (dice_one_in(dice, 2))
+        if (dice_one_in(dice, 2) && s->keep_away == 0)
             replug_all(s);
         if (!start_somehow(s, dice)) {
             SIM_CHECK(s, !s->config.strict, "the array cannot be started");
