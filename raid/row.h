@@ -65,9 +65,9 @@ struct row_io {
 };
 STAILQ_HEAD(row_io_list, row_io);
 void row_io_start(struct row_io *io);
-/* For row_merge.c: on its own after all; or over, as part of a longer request that was answered BLK_OK. */
+/* For row_merge.c: on its own after all; or over, as part of a longer request, with its status. */
 void row_io_alone(struct row_io *io);
-void row_io_merged(struct row_io *io);
+void row_io_merged(struct row_io *io, enum blk_status status);
 
 /* --- row_merge.c --- */
 

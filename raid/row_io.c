@@ -129,7 +129,13 @@ void row_io_alone(struct row_io *io)
         finish(io, BLK_GONE, io->off);
 }
 
-void row_io_merged(struct row_io *io)
+void row_io_merged(struct row_io *io, enum blk_status status)
 {
-    finish(io, BLK_OK, 0);
+    io->req.op = io->op;
+    io->req.off = io->off;
+    io->req.status = status;
+    if (status == BLK_OK)
+        finish(io, BLK_OK, 0);
+    else
+        piece_failed(io);
 }

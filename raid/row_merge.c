@@ -5,8 +5,9 @@
  * that follow. Here they are kept until the end of the turn, by member and direction, in order of arrival; then those
  * that touch go as one request, up to MERGE_BYTES. Only the pointers to their pages are copied, and after a read back.
  *
- * When a long request fails each part is asked for again on its own, so an error is that of a row, as ever. When all
- * contexts are in use the parts go singly. A member that went out of service since is not asked (M3).
+ * When a long request fails each part is asked for again on its own, so an error is that of a row, as ever; but not when
+ * it was given up: it may still happen, and would then undo what is written now. When all contexts are in use the parts
+ * go singly. A member that went out of service since is not asked (M3).
  */
 #include "raid/row.h"
 
@@ -54,8 +55,8 @@ static void batch_done(struct blk_req *req)
     pool_put(&batch->merge->batches, &batch->entry);
     while ((io = STAILQ_FIRST(&ios)) != NULL) {
         STAILQ_REMOVE_HEAD(&ios, link);
-        if (status == BLK_OK)
-            row_io_merged(io);
+        if (status == BLK_OK || status == BLK_TIMEOUT)
+            row_io_merged(io, status);
         else
             row_io_alone(io);
     }

@@ -157,6 +157,30 @@ Test(array_hang, a_write_that_hangs_costs_the_disk_and_it_comes_back_only_when_i
     rig_destroy(p.rig);
 }
 
+/* Neighbouring rows go to the new disk in one request; given up, none of them is written again before it has answered. */
+Test(array_hang, a_rebuild_whose_write_hangs_gives_the_disk_up_and_writes_nothing_twice)
+{
+    struct patient p = patient_rig(2, RAID_1);
+    cr_assert(rig_fail(p.rig, 1));
+    fault_clear(p.fault[1], -1);
+    cr_expect(rig_online(p.rig, 1), "%s", p.rig->message);
+    cr_assert_geq(fault_add(p.fault[1], &(struct fault_rule){.ops = 1 << BLK_WRITE,
+                                                             .off = array_description(p.rig->array)->data_start,
+                                                             .len = SIZE,
+                                                             .delay_ns = 60 * SECOND,
+                                                             .count = 1}),
+                  0);
+    rig_wait(p.rig, 20 * SECOND);
+    cr_expect_str_eq(rig_info(p.rig).members[1].state, "failed");
+    cr_assert_eq(rig_fill(p.rig, "v", 2, MIB), BLK_OK);
+    rig_wait(p.rig, 60 * SECOND);
+    cr_expect(rig_online(p.rig, 1), "%s", p.rig->message);
+    rig_settle(p.rig);
+    cr_assert(rig_fail(p.rig, 0));
+    cr_expect(rig_holds(p.rig, "v", 2));
+    rig_destroy(p.rig);
+}
+
 Test(array_hang, a_discard_that_hangs_costs_the_disk_too_since_it_may_come_after_a_write)
 {
     struct patient p = patient_rig(2, RAID_1);
