@@ -166,6 +166,13 @@ void array_set_rate(struct array *array, unsigned volume, const struct array_rat
 struct array_rate array_rate(const struct array *array, unsigned volume);
 void array_pause_volume(struct array *array, unsigned volume, bool paused, struct array_call *call);
 
+/*
+ * Keep something for whoever uses a volume (by index in the description): JSON, by name; NULL: forget it. When the call
+ * is over it is on all live members. -ENOSPC: all that is kept in the array would be too long together.
+ */
+void array_volume_keep(struct array *array, unsigned volume, const char *name, const char *json,
+                       struct array_call *call);
+
 struct blkdev *array_volume(struct array *array, const char *name); /* NULL: no such volume */
 /* Of a volume's bytes, those that were ever written, and those whose redundancy a crash now would leave in doubt. */
 struct array_usage {

@@ -1,6 +1,7 @@
 /*
- * What operators say about background work on a volume: how fast, or not now. It stands in the description, so
- * it outlives a restart. A call is over when it is on all members; it is heeded at once.
+ * What is said about a volume and stands in the description, so that it outlives a restart: by operators, how fast
+ * background work on it may go, or not now (heeded at once); by its users, what they want to be kept. A call is over when
+ * it is on all members.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,16 +27,22 @@ static void policy_committed(struct task *task)
     free(policy);
 }
 
-/* True, and the call is over, if nothing can be said about the volume. */
-static bool policy_refused(struct array *array, unsigned volume, struct array_call *call)
+/* True, and the call is over, if the array takes none. */
+static bool call_refused(struct array *array, unsigned volume, struct array_call *call)
 {
     const char *refusal = array_refusal(array);
     ASSERT(volume < array->description.volumes_count);
     array->calls++;
-    if (refusal != NULL) {
+    if (refusal != NULL)
         ARRAY_CALL_END(array, call, -EBUSY, "array %s %s", array->description.name, refusal);
+    return refusal != NULL;
+}
+
+/* True, and the call is over, if nothing can be said about the volume. */
+static bool policy_refused(struct array *array, unsigned volume, struct array_call *call)
+{
+    if (call_refused(array, volume, call))
         return true;
-    }
     if (array_is_redundant(array, volume))
         return false;
     ARRAY_CALL_END(array, call, -EINVAL, "volume %s has no redundancy, so there is no work on it in the background",
@@ -111,4 +118,24 @@ struct array_rate array_rate(const struct array *array, unsigned volume)
 {
     const struct sb_volume *v = &array->description.volumes[volume];
     return (struct array_rate){v->priority != 0 ? v->priority : PACE_PRIORITY, v->min_rate, v->max_rate};
+}
+
+void array_volume_keep(struct array *array, unsigned volume, const char *name, const char *json,
+                       struct array_call *call)
+{
+    if (call_refused(array, volume, call))
+        return;
+    struct policy *policy = policy_create(array, call);
+    if (policy == NULL)
+        return;
+    const struct sb_volume *v = &array->description.volumes[volume];
+    int error = superblock_kept_put(&array->description, &v->uuid, name, json);
+    if (error == 0) {
+        array_commit(array, &policy->wait);
+        return;
+    }
+    free(policy);
+    ARRAY_CALL_END(array, call, error, "volume %s: %s cannot be kept: %s", v->name, name,
+                   error == -ENOSPC ? "there is no room left in the description"
+                                    : "it is not JSON, or memory is short");
 }

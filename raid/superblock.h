@@ -21,6 +21,7 @@
 #include "raid/layout.h"
 
 enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 64, SB_JOURNALS_MAX = 2 };
+enum { SB_KEPT_BYTES = 24 * 1024 };
 
 /* Bytes of one slot, and where the four copies stand. Byte 0 to 4095 of a disk are never touched. */
 #define SB_SLOT_BYTES (252 * KIB)
@@ -132,6 +133,9 @@ struct sb_array {
     struct bad_list bad;     /* offsets in the members' data areas */
     unsigned journals_count; /* 0: the journal was on the members from the beginning */
     struct sb_journal_device journals[SB_JOURNALS_MAX];
+    /* What users of volumes want to be kept, nothing that the array itself understands: "", or a JSON object of objects
+     * by the volume's UUID. See superblock_kept_put(). */
+    char kept[SB_KEPT_BYTES];
 };
 
 /* What one member says: the array's description, and who it believes to be itself. */
@@ -182,6 +186,14 @@ uint64_t superblock_map_blocks_of(const struct layout *layout);
 uint64_t superblock_tail(uint64_t member_bytes);
 /* The least ring of a journal device: a record of all members has room in a quarter of it. */
 uint64_t superblock_journal_least(unsigned members);
+
+/*
+ * Something kept with a volume, by name: a JSON object or array. `json` NULL: forget it. 0, or -EINVAL: it is not, -ENOSPC: all that
+ * is kept would be too long together, -ENOMEM; then nothing has changed.
+ */
+int superblock_kept_put(struct sb_array *array, const struct uuid *volume, const char *name, const char *json);
+/* NULL: nothing is. The caller frees it. */
+char *superblock_kept_get(const struct sb_array *array, const struct uuid *volume, const char *name);
 
 const char *sb_member_state_name(enum sb_member_state state);
 const char *sb_journal_state_name(enum sb_journal_state state);

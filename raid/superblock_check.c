@@ -62,6 +62,8 @@ static const char *bounds_check(const struct sb_array *a)
         return "the generation or a date is out of range";
     if (a->committed > a->generation)
         return "a generation is said to be committed that is yet to come";
+    if (memchr(a->kept, '\0', sizeof a->kept) == NULL)
+        return "what is kept for the volumes' users has no end";
     return NULL;
 }
 

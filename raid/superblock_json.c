@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "raid/superblock_text.h"
 
-enum field_kind { FIELD_UUID, FIELD_TEXT, FIELD_NUMBER, FIELD_SMALL, FIELD_BOOL, FIELD_WORD };
+enum field_kind { FIELD_UUID, FIELD_TEXT, FIELD_NUMBER, FIELD_SMALL, FIELD_BOOL, FIELD_WORD, FIELD_KEPT };
 
 /* The words of an enum, counted from 0. */
 struct words {
@@ -25,7 +25,7 @@ struct field {
     size_t off;                /* in its struct */
     uint64_t max;              /* NUMBER (uint64_t), SMALL (unsigned): the largest value; TEXT: bytes of the array */
     const struct words *words; /* WORD */
-    bool optional;             /* BOOL, NUMBER: written only when true, or not 0 */
+    bool optional;             /* BOOL, NUMBER, KEPT: written only when true, not 0, not empty */
 };
 
 /* A struct's fields, and where several of that struct stand in the array's. */
@@ -125,6 +125,7 @@ static const struct field array_fields[] = {
     NUMBER(sb_array, headroom_bytes, "headroom_bytes", BYTES_MAX),
     NUMBER(sb_array, data_start, "data_start", BYTES_MAX),
     NUMBER(sb_array, data_bytes, "data_bytes", BYTES_MAX),
+    {"kept", FIELD_KEPT, offsetof(struct sb_array, kept), 0, NULL, true},
 };
 
 static const struct field fork_fields[] = {
@@ -228,13 +229,22 @@ static json_t *field_to_json(const struct field *field, const void *at)
         return json_boolean(*(const bool *)at);
     case FIELD_WORD:
         return json_string(field->words->name(*(const unsigned *)at));
+    case FIELD_KEPT:
+        return superblock_kept_read(at);
     }
     UNREACHABLE("kind of field");
 }
 
 static bool is_default(const struct field *field, const void *at)
 {
-    return field->kind == FIELD_BOOL ? !*(const bool *)at : *(const uint64_t *)at == 0;
+    switch (field->kind) {
+    case FIELD_BOOL:
+        return !*(const bool *)at;
+    case FIELD_KEPT:
+        return *(const char *)at == '\0';
+    default:
+        return *(const uint64_t *)at == 0;
+    }
 }
 
 static bool fields_to_json(const struct field *fields, unsigned count, const void *from, json_t *object)
@@ -353,6 +363,8 @@ static bool field_from_json(const struct field *field, const json_t *value, void
         return json_is_boolean(value) || fail(reader, field->key, "is neither true nor false");
     case FIELD_WORD:
         return word_from_json(value, field->words, at) || fail(reader, field->key, "is none of the known words");
+    case FIELD_KEPT:
+        return superblock_kept_write(value, at) || fail(reader, field->key, "is not an object, or too long");
     }
     UNREACHABLE("kind of field");
 }

@@ -15,4 +15,8 @@ size_t superblock_text_write(const struct sb_array *array, char *out, size_t siz
 /* False, with a sentence in `why` (may be NULL), if the text does not describe an array. */
 bool superblock_text_read(const char *text, size_t len, struct sb_array *array, char *why, size_t why_len);
 
+/* sb_array.kept as JSON; NULL: it is not what it should be. And back, as text; false: too long. */
+struct json_t *superblock_kept_read(const char *kept);
+bool superblock_kept_write(const struct json_t *root, char *kept);
+
 #endif

@@ -232,6 +232,13 @@ bool rig_pause(struct rig *rig, unsigned volume, bool paused)
     return call_wait(rig, &call);
 }
 
+bool rig_volume_keep(struct rig *rig, unsigned volume, const char *name, const char *json)
+{
+    struct rig_call call = rig_call();
+    array_volume_keep(rig->array, volume, name, json, &call.call);
+    return call_wait(rig, &call);
+}
+
 bool rig_add(struct rig *rig, const char *name, enum raid_level level, uint64_t size)
 {
     struct rig_call call = rig_call();

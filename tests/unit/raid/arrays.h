@@ -60,6 +60,7 @@ bool rig_forget(struct rig *rig, unsigned slot);
 bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode);
 bool rig_rate(struct rig *rig, unsigned volume, unsigned priority, uint64_t min_rate, uint64_t max_rate);
 bool rig_pause(struct rig *rig, unsigned volume, bool paused);
+bool rig_volume_keep(struct rig *rig, unsigned volume, const char *name, const char *json);
 bool rig_add(struct rig *rig, const char *name, enum raid_level level, uint64_t size);
 
 /* Read the labels of the disks in `mask`, decide, and open if that may be. */

@@ -1,6 +1,7 @@
 /* Jobs that are paused, go on after a restart, and find that somebody was there before them. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "raid/job_pace.h"
@@ -188,5 +189,34 @@ Test(array_jobs, a_maximum_rate_is_kept_by_a_rebuild)
     rig_wait(rig, 4ull * SECOND);
     uint64_t did = before - left(rig);
     cr_expect(did > 28 * MIB && did < 36 * MIB, "%llu", (unsigned long long)did);
+    rig_destroy(rig);
+}
+
+/* --- what users of a volume want to be kept --- */
+
+static void expect_kept(struct rig *rig, unsigned slot, const char *expected)
+{
+    struct sb_label label;
+    cr_assert_eq(rig_label(rig, slot, &label), SB_VALID);
+    char *kept = superblock_kept_get(&label.array, &label.array.volumes[0].uuid, "word");
+    cr_assert_not_null(kept);
+    cr_expect_str_eq(kept, expected, "slot %u", slot);
+    free(kept);
+}
+
+Test(array_jobs, what_is_kept_with_a_volume_is_on_all_members_when_the_call_is_over)
+{
+    struct rig *rig = rig_create(3, DISK);
+    cr_assert(rig_make_one(rig, RAID_0, 0), "%s", rig->message);
+    cr_assert(rig_volume_keep(rig, 0, "word", "[1]"), "%s", rig->message);
+    rig_kill(rig);
+    for (unsigned slot = 0; slot < 3; slot++)
+        expect_kept(rig, slot, "[1]");
+    cr_assert(rig_assemble(rig, 0x7, false), "%s", rig->message);
+    cr_assert(rig_volume_keep(rig, 0, "word", "{\"a\":2}"), "%s", rig->message);
+    cr_expect(!rig_volume_keep(rig, 0, "word", "nonsense"));
+    expect_kept(rig, 0, "{\"a\":2}");
+    array_abandon(rig->array);
+    cr_expect(!rig_volume_keep(rig, 0, "word", "[3]"));
     rig_destroy(rig);
 }

@@ -1,4 +1,5 @@
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,20 @@ static struct sb_label typical(void)
     return label_of(&array, 2);
 }
 
+/* One letter a line: what grows most when it is written with indents. */
+static void keep_all_that_fits(struct sb_array *array)
+{
+    static char list[SB_KEPT_BYTES] = "[1";
+    unsigned volume = 0;
+    for (size_t len = 2; volume < 2; len += 2) {
+        memcpy(list + len, ",1]", 4);
+        if (superblock_kept_put(array, &array->volumes[volume].uuid, "list", list) != 0) {
+            volume++;
+            len = 0;
+        }
+    }
+}
+
 /* As much of everything as there can be, every string as long as it can be and every character escaped. */
 static struct sb_label largest(void)
 {
@@ -60,6 +75,10 @@ static struct sb_label largest(void)
         array.forks[i] =
             (struct sb_fork){label_uuid(LABEL_UUID_FORK, i), INT64_MAX, i < SB_FORKS_MAX - 1, i < SB_FORKS_MAX - 1};
     array.forks_count = SB_FORKS_MAX;
+    array.bad.count = BAD_MAX;
+    for (unsigned i = 0; i < BAD_MAX; i++)
+        array.bad.of[i] = (struct bad_range){RAID_MEMBERS_MAX - 1, 10 * GIB + 1024 * i, 512};
+    keep_all_that_fits(&array);
     return label_of(&array, RAID_MEMBERS_MAX - 1);
 }
 
@@ -128,6 +147,52 @@ Test(superblock, the_largest_description_fits_its_slot)
 {
     struct sb_label label = largest();
     expect_round_trip(&label);
+    cr_expect_gt(strlen(label.array.kept), 4000);
+    cr_expect_str_eq(read_back.array.kept, label.array.kept);
+}
+
+Test(superblock, what_is_kept_with_a_volume_is_found_by_its_name)
+{
+    struct sb_label label = typical();
+    struct sb_array *a = &label.array;
+    const struct uuid *first = &a->volumes[0].uuid, *second = &a->volumes[1].uuid;
+    cr_expect_null(superblock_kept_get(a, first, "x"));
+    cr_expect_eq(superblock_kept_put(a, first, "x", NULL), 0, "nothing to forget");
+    cr_expect_str_empty(a->kept);
+    cr_expect_eq(superblock_kept_put(a, first, "x", "{\"a\": [1, 2]}"), 0);
+    cr_expect_eq(superblock_kept_put(a, second, "x", "[]"), 0);
+    cr_expect_eq(superblock_kept_put(a, second, "y", "{}"), 0);
+    cr_expect_eq(superblock_kept_put(a, second, "x", "{\"a\":"), -EINVAL);
+    expect_round_trip(&label);
+    char *text = superblock_kept_get(&read_back.array, first, "x");
+    cr_assert_str_eq(text, "{\"a\":[1,2]}");
+    free(text);
+    text = superblock_kept_get(&read_back.array, second, "x");
+    cr_assert_str_eq(text, "[]");
+    free(text);
+    cr_expect_eq(superblock_kept_put(a, first, "x", NULL), 0);
+    cr_expect_null(superblock_kept_get(a, first, "x"));
+    cr_expect_eq(superblock_kept_put(a, second, "x", NULL), 0);
+    cr_expect_eq(superblock_kept_put(a, second, "y", NULL), 0);
+    cr_expect_str_empty(a->kept, "and so it is not written at all");
+}
+
+Test(superblock, what_is_kept_is_bounded_and_damage_to_it_is_noticed)
+{
+    struct sb_label label = typical();
+    struct sb_array *a = &label.array;
+    static char text[SB_KEPT_BYTES + 8], before[SB_KEPT_BYTES];
+    memset(text, '7', sizeof text - 1);
+    memcpy(text, "[\"", 2);
+    memcpy(text + sizeof text - 3, "\"]", 2);
+    cr_expect_eq(superblock_kept_put(a, &a->volumes[0].uuid, "x", "[\"small\"]"), 0);
+    memcpy(before, a->kept, sizeof before);
+    cr_expect_eq(superblock_kept_put(a, &a->volumes[0].uuid, "x", text), -ENOSPC);
+    cr_expect_str_eq(a->kept, before, "nothing has changed");
+    text_format(a->kept, sizeof a->kept, "%s", "[1]");
+    cr_expect_eq(superblock_encode(&label, bytes), 0, "no object");
+    memset(a->kept, ' ', sizeof a->kept);
+    cr_expect_eq(superblock_encode(&label, bytes), 0, "no end");
 }
 
 Test(superblock, every_level_reads_back)
