@@ -85,16 +85,6 @@ static const struct scsi_command *row_asked(const struct scsi_task *task)
     return action <= CDB_ACTION_MASK ? scsi_command_find(cdb, task->lu) : NULL;
 }
 
-static bool opcode_has_actions(uint8_t opcode)
-{
-    unsigned count;
-    const struct scsi_command *rows = scsi_commands(&count);
-    for (unsigned i = 0; i < count; i++)
-        if (rows[i].opcode == opcode)
-            return rows[i].has_action;
-    return false;
-}
-
 static bool opcode_is_plain(uint8_t opcode)
 {
     const uint8_t cdb[SCSI_CDB_MAX] = {opcode};
@@ -106,7 +96,7 @@ bool scsi_report_opcodes_parse(struct scsi_task *task)
 {
     unsigned option = task->cdb[2] & 7;
     uint8_t opcode = task->cdb[3];
-    bool wrong = option > OPTION_EITHER || (option == OPTION_OPCODE && opcode_has_actions(opcode)) ||
+    bool wrong = option > OPTION_EITHER || (option == OPTION_OPCODE && scsi_opcode_has_actions(opcode)) ||
                  (option == OPTION_ACTION && opcode_is_plain(opcode));
     return wrong ? scsi_task_refuse(task, &sense_cdb_field) : scsi_parse_reply(task);
 }

@@ -2,7 +2,8 @@
  * The table of commands: all that is supported is a row, and what is not a row is refused with 5/20/00.
  *
  * From a row come: dispatch, the check of reserved CDB bits, the answer of REPORT SUPPORTED OPERATION CODES, and what
- * is allowed while a unit attention is pending or the LU is reserved. Rows are in ascending order of opcode and service
+ * is allowed while a unit attention is pending or the LU is reserved. A row that is neither COMMAND_READS nor
+ * COMMAND_HARMLESS conflicts with every persistent reservation that shuts the nexus out. Rows are in ascending order of opcode and service
  * action, so that they are found by halving.
  */
 #ifndef TARGET_SCSI_COMMAND_TABLE_H
@@ -18,8 +19,12 @@ enum {
     COMMAND_ATOMIC = 16,         /* needs its blocks for itself */
     COMMAND_EXACT = 32,          /* the transport must bring exactly what the CDB says */
     COMMAND_UNMAPS = 64,         /* exists only where the device discards */
+    COMMAND_READS = 128,         /* allowed under a persistent reservation that excludes writing only (SPC-4 5.12.1) */
+    COMMAND_HARMLESS = 256,      /* allowed under any */
+    COMMAND_PERSISTENT = 512,    /* conflicts with any SPC-2 reservation, one's own included (SPC-2 5.5.1) */
 };
 
+enum { OPCODE_START_STOP = 0x1b, CDB_START = 0x01 }; /* byte 4 */
 enum { CDB_CONTROL_NACA = 0x04, CDB_ACTION_MASK = 0x1f };
 
 struct scsi_command {
@@ -27,7 +32,7 @@ struct scsi_command {
     uint8_t action; /* service action, if has_action */
     bool has_action;
     uint8_t cdb_len;
-    uint8_t flags;
+    uint16_t flags;
     uint8_t length_at, length_bytes; /* where ALLOCATION LENGTH or PARAMETER LIST LENGTH stands; 0: none */
     enum scsi_direction direction;   /* when there are data at all */
     const char *name;
@@ -40,6 +45,8 @@ struct scsi_command {
 /* The row for a CDB at this LU (NULL: none), or NULL. */
 const struct scsi_command *scsi_command_find(const uint8_t cdb[SCSI_CDB_MAX], const struct scsi_lu *lu);
 
+/* Is it an opcode with service actions, of which there are some? */
+bool scsi_opcode_has_actions(uint8_t opcode);
 /* All rows, whatever the LU; and whether a row exists at an LU. */
 const struct scsi_command *scsi_commands(unsigned *count);
 bool scsi_command_supported(const struct scsi_command *command, const struct scsi_lu *lu);
@@ -72,6 +79,14 @@ void scsi_start_stop_run(struct scsi_task *task);
 void scsi_good_run(struct scsi_task *task);
 void scsi_reserve_run(struct scsi_task *task);
 void scsi_release_run(struct scsi_task *task);
+/* command_persist_in.c, command_persist_out.c */
+bool scsi_persist_in_parse(struct scsi_task *task);
+void scsi_read_keys_run(struct scsi_task *task);
+void scsi_read_reservation_run(struct scsi_task *task);
+void scsi_report_capabilities_run(struct scsi_task *task);
+void scsi_read_full_status_run(struct scsi_task *task);
+bool scsi_persist_out_parse(struct scsi_task *task);
+void scsi_persist_out_run(struct scsi_task *task);
 /* command_mode.c */
 bool scsi_mode_sense_parse(struct scsi_task *task);
 void scsi_mode_sense_run(struct scsi_task *task);

@@ -17,7 +17,7 @@ bool scsi_test_unit_ready_parse(struct scsi_task *task)
  * SBC-3 5.25. The medium cannot be removed, and a unit that several initiators share is not stopped by one of them: to
  * stop is to make everything durable. Power conditions are not supported.
  */
-enum { CDB_POWER_CONDITION = 0xf0, CDB_NO_FLUSH = 0x04, CDB_LOEJ = 0x02, CDB_START = 0x01 };
+enum { CDB_POWER_CONDITION = 0xf0, CDB_NO_FLUSH = 0x04, CDB_LOEJ = 0x02 };
 
 bool scsi_start_stop_parse(struct scsi_task *task)
 {
@@ -33,9 +33,20 @@ void scsi_start_stop_run(struct scsi_task *task)
         scsi_task_end(task, SCSI_GOOD);
 }
 
+/* True, and the task is over: persistent reservations are in use, so this does not do what it used to. */
+static bool persistent_instead(struct scsi_task *task)
+{
+    enum persist_reserve what = reservations_reserve(task->lu->persist, task->nexus->port_name);
+    if (what != RESERVE_AS_EVER)
+        scsi_task_end(task, what == RESERVE_CONFLICT ? SCSI_RESERVATION_CONFLICT : SCSI_GOOD);
+    return what != RESERVE_AS_EVER;
+}
+
 /* SPC-2 7.21 and 7.17: of the whole unit, by the nexus, until it releases, or ends, or the unit is reset. */
 void scsi_reserve_run(struct scsi_task *task)
 {
+    if (persistent_instead(task))
+        return;
     task->lu->reserved_by = task->nexus;
     scsi_task_end(task, SCSI_GOOD);
 }
@@ -43,6 +54,8 @@ void scsi_reserve_run(struct scsi_task *task)
 /* Of a nexus that does not hold it: GOOD, and nothing happens. */
 void scsi_release_run(struct scsi_task *task)
 {
+    if (persistent_instead(task))
+        return;
     if (task->lu->reserved_by == task->nexus)
         task->lu->reserved_by = NULL;
     scsi_task_end(task, SCSI_GOOD);

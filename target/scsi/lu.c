@@ -13,6 +13,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "target/scsi/reservation_record.h"
 #include "target/scsi/scratch.h"
 
 /* --- unit attentions --- */
@@ -20,10 +21,11 @@
 static const struct {
     uint8_t asc, ascq;
 } attention_codes[ATTENTION_COUNT] = {
-    [ATTENTION_POWER_ON] = {0x29, 0x00},         [ATTENTION_TARGET_RESET] = {0x29, 0x02},
-    [ATTENTION_LU_RESET] = {0x29, 0x03},         [ATTENTION_MODE_CHANGED] = {0x2a, 0x01},
-    [ATTENTION_CAPACITY_CHANGED] = {0x2a, 0x09}, [ATTENTION_CLEARED] = {0x2f, 0x00},
-    [ATTENTION_LUNS_CHANGED] = {0x3f, 0x0e},
+    [ATTENTION_POWER_ON] = {0x29, 0x00},     [ATTENTION_TARGET_RESET] = {0x29, 0x02},
+    [ATTENTION_LU_RESET] = {0x29, 0x03},     [ATTENTION_MODE_CHANGED] = {0x2a, 0x01},
+    [ATTENTION_CLEARED_KEYS] = {0x2a, 0x03}, [ATTENTION_RELEASED] = {0x2a, 0x04},
+    [ATTENTION_PREEMPTED] = {0x2a, 0x05},    [ATTENTION_CAPACITY_CHANGED] = {0x2a, 0x09},
+    [ATTENTION_CLEARED] = {0x2f, 0x00},      [ATTENTION_LUNS_CHANGED] = {0x3f, 0x0e},
 };
 
 static void raise_on(struct scsi_nexus *nexus, unsigned lun, enum scsi_attention attention)
@@ -38,6 +40,15 @@ void scsi_attention_raise(struct scsi_lu *lu, enum scsi_attention attention, con
     struct scsi_nexus *nexus;
     TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
     if (nexus != except)
+        raise_on(nexus, lu->lun, attention);
+}
+
+void scsi_attention_raise_port(struct scsi_lu *lu, enum scsi_attention attention, const char *port,
+                               const struct scsi_nexus *except)
+{
+    struct scsi_nexus *nexus;
+    TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
+    if (nexus != except && persist_same_port(nexus->port_name, port))
         raise_on(nexus, lu->lun, attention);
 }
 
@@ -93,9 +104,32 @@ static bool device_fits(const struct scsi_target *target, const struct blkdev *d
            (dev->info.max_request == 0 || dev->info.max_request >= PAGE_BYTES);
 }
 
+static void lu_free(struct scsi_lu *lu)
+{
+    free(lu->persist);
+    free(lu->persist_next);
+    free(lu);
+}
+
+/* Persistent reservations as they were kept. A record that cannot be read is not passed over: it protects data. */
+static int persist_open(struct scsi_lu *lu)
+{
+    TAILQ_INIT(&lu->persist_line);
+    TAILQ_INIT(&lu->preempting);
+    lu->persist = calloc(1, sizeof *lu->persist);
+    lu->persist_next = calloc(1, sizeof *lu->persist_next);
+    if (lu->persist == NULL || lu->persist_next == NULL)
+        return -ENOMEM;
+    const char *record = lu->options.record;
+    lu->options.record = NULL;
+    return record == NULL || reservation_record_read(record, lu->persist) ? 0 : -EINVAL;
+}
+
 int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct scsi_lu_options *options)
 {
     if (lun >= SCSI_LUNS_MAX || !device_fits(target, options->dev))
+        return -EINVAL;
+    if (options->record != NULL && options->keeper == NULL)
         return -EINVAL;
     if (target->lus[lun] != NULL)
         return -EEXIST;
@@ -103,6 +137,11 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
     if (lu == NULL)
         return -ENOMEM;
     *lu = (struct scsi_lu){.target = target, .lun = lun, .options = *options, .dev = options->dev};
+    int error = persist_open(lu);
+    if (error != 0) {
+        lu_free(lu);
+        return error;
+    }
     if (options->product[0] == '\0')
         text_format(lu->options.product, sizeof lu->options.product, "%s", "Corbel volume");
     TAILQ_INIT(&lu->running);
@@ -120,8 +159,9 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
 static void lu_destroy(struct scsi_lu *lu)
 {
     ASSERT(TAILQ_EMPTY(&lu->running) && TAILQ_EMPTY(&lu->blocked));
+    ASSERT(lu->keeping == NULL);
     blk_unwatch(lu->dev, &lu->watcher);
-    free(lu);
+    lu_free(lu);
 }
 
 /* --- targets and nexuses --- */

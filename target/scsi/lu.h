@@ -5,6 +5,9 @@
  * attentions: one bit per kind, so the queue is bounded and nothing is reported twice. An LU keeps what all nexuses
  * share: the mode parameters that can be changed, the SPC-2 reservation, and the tasks that are running.
  *
+ * Persistent reservations are two values: the present one, and the one being kept, which takes its place when that is
+ * done; while it is, other PERSISTENT RESERVE OUT commands stand in line.
+ *
  * Invariants: (1) a task between scsi_task_run() and `done` is in its LU's `running`; (2) a task in line (waiting_on)
  * has no block request in flight; (3) `reserved_by` is a nexus that exists, or NULL.
  */
@@ -12,6 +15,7 @@
 #define TARGET_SCSI_LU_H
 
 #include "target/scsi/mode_page.h"
+#include "target/scsi/reservation.h"
 #include "target/scsi/scsi.h"
 #include "target/scsi/sense.h"
 
@@ -21,6 +25,9 @@ enum scsi_attention {
     ATTENTION_TARGET_RESET,     /* 29/02 */
     ATTENTION_LU_RESET,         /* 29/03 */
     ATTENTION_MODE_CHANGED,     /* 2A/01: by another nexus */
+    ATTENTION_CLEARED_KEYS,     /* 2A/03: reservations preempted: all registrations were cleared */
+    ATTENTION_RELEASED,         /* 2A/04: reservations released */
+    ATTENTION_PREEMPTED,        /* 2A/05: registrations preempted */
     ATTENTION_CAPACITY_CHANGED, /* 2A/09 */
     ATTENTION_CLEARED,          /* 2F/00: another nexus cleared the task set */
     ATTENTION_LUNS_CHANGED,     /* 3F/0E */
@@ -35,9 +42,14 @@ struct scsi_lu {
     struct blk_watcher watcher;
     bool failed; /* the device said so: not ready */
     struct scsi_mode mode;
-    struct scsi_nexus *reserved_by;         /* RESERVE(6), RESERVE(10) */
-    struct scsi_task_list running, blocked; /* see order.c */
-    uint32_t atomic_count;                  /* tasks of both lists that need their range for themselves */
+    struct scsi_nexus *reserved_by; /* RESERVE(6), RESERVE(10) */
+    struct reservations *persist, *persist_next;
+    uint8_t persist_news[RESERVATIONS_MAX]; /* of persist_next: enum persist_news */
+    struct scsi_keep keep;
+    struct scsi_task *keeping;                      /* whose change is being kept, or NULL */
+    struct scsi_task_list persist_line, preempting; /* wait for that; for the tasks they aborted */
+    struct scsi_task_list running, blocked;         /* see order.c */
+    uint32_t atomic_count;                          /* tasks of both lists that need their range for themselves */
 };
 
 struct scsi_nexus {
@@ -45,7 +57,7 @@ struct scsi_nexus {
     TAILQ_ENTRY(scsi_nexus) link;
     uint32_t task_count;                /* running */
     uint16_t attentions[SCSI_LUNS_MAX]; /* a set of 1 << enum scsi_attention */
-    char port_name[256];
+    char port_name[PORT_NAME_BYTES];
 };
 
 struct scsi_target {
@@ -64,6 +76,9 @@ bool scsi_lu_read_only(const struct scsi_lu *lu);
 
 /* Raise on every nexus but `except` (NULL: all). */
 void scsi_attention_raise(struct scsi_lu *lu, enum scsi_attention attention, const struct scsi_nexus *except);
+/* On all nexuses of an initiator port but `except`. */
+void scsi_attention_raise_port(struct scsi_lu *lu, enum scsi_attention attention, const char *port,
+                               const struct scsi_nexus *except);
 /* Takes the first pending attention; false: none. */
 bool scsi_attention_take(struct scsi_nexus *nexus, const struct scsi_lu *lu, struct scsi_sense *sense);
 /* REPORT LUNS has told: nothing more to say of the list of LUNs. */

@@ -40,6 +40,21 @@ struct scsi_nexus;   /* an initiator port at a target */
 struct scsi_command; /* a row of the command table */
 struct scsi_scratch; /* a few pages to read into (scratch.c) */
 struct scsi_task_list;
+struct reservations;
+
+/*
+ * What must outlive a loss of power is given to a keeper: the record of an LU's persistent reservations, as JSON. One
+ * call at a time; the command that changed them is answered when it is over. `done` runs on the target's loop, never
+ * inside keep().
+ */
+struct scsi_keep {
+    const char *record; /* valid until done; NULL: forget it */
+    void (*done)(struct scsi_keep *);
+    int error; /* 0; -ENOSPC: there is no room for it; -errno */
+};
+struct scsi_keeper {
+    void (*keep)(struct scsi_keeper *, struct scsi_keep *);
+};
 
 struct scsi_lu_options {
     struct blkdev *dev; /* lent; must be on the target's loop */
@@ -47,13 +62,15 @@ struct scsi_lu_options {
     char serial[37];    /* VPD 80, stable over restart and rename: the volume's UUID as text */
     uint8_t naa[16];    /* VPD 83 NAA type 6, derived from the volume's UUID */
     bool read_only;
+    struct scsi_keeper *keeper; /* lent; NULL: reservations end with the power */
+    const char *record;         /* what the keeper has of earlier, or NULL; not needed after scsi_target_add_lun() */
 };
 
 /* Takes SCSI_SCRATCH_PAGES pages of the loop for itself; NULL if there are none, or no memory. */
 enum { SCSI_SCRATCH_PAGES = 16 };
 struct scsi_target *scsi_target_create(struct loop *loop, const char *name /* iqn */);
 void scsi_target_destroy(struct scsi_target *target); /* no nexus left */
-/* 0, or -EEXIST, -EINVAL, -ENOMEM. */
+/* 0, or -EEXIST, -EINVAL (also: the record is none), -ENOMEM. */
 int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct scsi_lu_options *options);
 
 /* port_name: the initiator port, "iqn...,i,0x<isid>". A new nexus has UNIT ATTENTION 29/00 pending on every LU. */

@@ -39,6 +39,9 @@ SENSE_OF(sense_out_of_range, SENSE_ILLEGAL_REQUEST, 0x21, 0x00);
 SENSE_OF(sense_cdb_field, SENSE_ILLEGAL_REQUEST, 0x24, 0x00);
 SENSE_OF(sense_no_lu, SENSE_ILLEGAL_REQUEST, 0x25, 0x00);
 SENSE_OF(sense_list_field, SENSE_ILLEGAL_REQUEST, 0x26, 0x00);
+SENSE_OF(sense_wrong_release, SENSE_ILLEGAL_REQUEST, 0x26, 0x04);
+SENSE_OF(sense_no_registrations, SENSE_ILLEGAL_REQUEST, 0x55, 0x04); /* insufficient registration resources */
+SENSE_OF(sense_not_kept, SENSE_HARDWARE_ERROR, 0x44, 0x00);
 SENSE_OF(sense_not_saved, SENSE_ILLEGAL_REQUEST, 0x39, 0x00);
 SENSE_OF(sense_read_only, SENSE_DATA_PROTECT, 0x27, 0x00);
 SENSE_OF(sense_software_protect, SENSE_DATA_PROTECT, 0x27, 0x02);

@@ -63,7 +63,24 @@ static bool reserved_bits_clear(const struct scsi_task *task)
 static bool reserved_by_other(const struct scsi_task *task)
 {
     const struct scsi_nexus *holder = task->lu->reserved_by;
+    if (holder != NULL && (task->command->flags & COMMAND_PERSISTENT))
+        return true;
     return holder != NULL && holder != task->nexus && !(task->command->flags & COMMAND_ANY_RESERVATION);
+}
+
+/* START STOP UNIT that only starts is harmless: SBC-3 4.17. */
+static enum persist_class persist_class(const struct scsi_task *task)
+{
+    const struct scsi_command *command = task->command;
+    if ((command->flags & COMMAND_HARMLESS) || (command->opcode == OPCODE_START_STOP && (task->cdb[4] & CDB_START)))
+        return PERSIST_HARMLESS;
+    return command->flags & COMMAND_READS ? PERSIST_READS : PERSIST_CHANGES;
+}
+
+static bool reservation_conflict(const struct scsi_task *task)
+{
+    return reserved_by_other(task) ||
+           reservations_forbid(task->lu->persist, task->nexus->port_name, persist_class(task));
 }
 
 /* The checks that need an LU. */
@@ -74,8 +91,8 @@ static bool lu_accepts(struct scsi_task *task)
     if (!any_time && scsi_attention_take(task->nexus, task->lu, &attention))
         return scsi_task_refuse(task, &attention);
     if (task->command == NULL)
-        return scsi_task_refuse(task, &sense_opcode);
-    if (!reserved_by_other(task))
+        return scsi_task_refuse(task, scsi_opcode_has_actions(task->cdb[0]) ? &sense_cdb_field : &sense_opcode);
+    if (!reservation_conflict(task))
         return true;
     task->status = SCSI_RESERVATION_CONFLICT;
     return false;
@@ -129,6 +146,7 @@ static void task_finish(struct task *finish)
     if (task->lu != NULL) {
         scsi_scratch_put(task);
         scsi_order_leave(task);
+        scsi_persist_look(task->lu);
     }
     if (task->aborted) {
         task->status = SCSI_TASK_ABORTED;
@@ -151,12 +169,29 @@ void scsi_task_fail(struct scsi_task *task, const struct scsi_sense *sense)
     scsi_task_end(task, SCSI_CHECK_CONDITION);
 }
 
+/* Of a task for which nothing is under way. */
+static void give_up(struct scsi_task *task, enum scsi_status status)
+{
+    if (task->waiting_on != NULL)
+        TAILQ_REMOVE(task->waiting_on, task, wait);
+    task->waiting_on = NULL;
+    scsi_scratch_put(task);
+    scsi_task_end(task, status);
+}
+
 void scsi_task_run(struct scsi_task *task)
 {
     ASSERT(task->command != NULL && !task->running && task->status == SCSI_GOOD);
     task->running = true;
     task->nexus->task_count++;
-    if (task->lu == NULL || scsi_order_enter(task))
+    if (task->lu == NULL) {
+        scsi_task_continue(task);
+        return;
+    }
+    bool free_to_go = scsi_order_enter(task);
+    if (reservation_conflict(task)) /* since it was parsed: its data may have taken long to come */
+        give_up(task, SCSI_RESERVATION_CONFLICT);
+    else if (free_to_go)
         scsi_task_continue(task);
 }
 
@@ -167,11 +202,7 @@ void scsi_task_abort(struct scsi_task *task)
     task->aborted = true;
     if (task->lu == NULL || (task->waiting_on == NULL && !scsi_scratch_waits(task)))
         return; /* a block request or the end is under way */
-    if (task->waiting_on != NULL)
-        TAILQ_REMOVE(task->waiting_on, task, wait);
-    task->waiting_on = NULL;
-    scsi_scratch_put(task);
-    scsi_task_end(task, SCSI_TASK_ABORTED);
+    give_up(task, SCSI_TASK_ABORTED);
 }
 
 /* --- block requests --- */

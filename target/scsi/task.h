@@ -28,4 +28,7 @@ uint32_t scsi_task_list(const struct scsi_task *task, uint8_t *out, uint32_t max
 /* Run the command of a task: to start it, or after it waited. */
 void scsi_task_continue(struct scsi_task *task);
 
+/* A task of the LU is over: who preempted it may go on (command_persist_out.c). */
+void scsi_persist_look(struct scsi_lu *lu);
+
 #endif

@@ -46,6 +46,35 @@ static void take_attentions(struct rig *rig, struct scsi_nexus *nexus)
         ;
 }
 
+static void keeper_done(struct task *task)
+{
+    struct rig_keeper *keeper = container_of(task, struct rig_keeper, task);
+    struct scsi_keep *call = keeper->call;
+    keeper->call = NULL;
+    call->error = keeper->error;
+    if (call->error == 0) {
+        free(keeper->record);
+        keeper->record = call->record != NULL ? strdup(call->record) : NULL;
+    }
+    call->done(call);
+}
+
+void rig_keeper_answer(struct rig_keeper *keeper)
+{
+    keeper->task.run = keeper_done;
+    loop_defer(&keeper->t->loop, &keeper->task);
+}
+
+static void keeper_keep(struct scsi_keeper *door, struct scsi_keep *call)
+{
+    struct rig_keeper *keeper = container_of(door, struct rig_keeper, door);
+    ASSERT(keeper->call == NULL);
+    keeper->call = call;
+    keeper->calls++;
+    if (!keeper->hold)
+        rig_keeper_answer(keeper);
+}
+
 struct rig *rig_create(const struct rig_options *options)
 {
     static const struct rig_options plain = {0};
@@ -63,7 +92,11 @@ struct rig *rig_create(const struct rig_options *options)
     rig->ops.submit = rig_submit;
     rig->disk->dev.ops = &rig->ops;
     rig->target = scsi_target_create(&rig->t->loop, "iqn.2026-11.org.example:t");
-    struct scsi_lu_options lu = {.dev = &rig->disk->dev, .read_only = o->read_only};
+    rig->keeper = (struct rig_keeper){.door = {keeper_keep}, .t = rig->t};
+    struct scsi_lu_options lu = {.dev = &rig->disk->dev,
+                                 .read_only = o->read_only,
+                                 .keeper = o->no_keeper ? NULL : &rig->keeper.door,
+                                 .record = o->record};
     text_format(lu.serial, sizeof lu.serial, "%s", "0c9b54a1-5b0e-4b0f-9a48-6a4b39a8fd01");
     for (unsigned i = 0; i < 16; i++)
         lu.naa[i] = (uint8_t)(0x60 + i);
@@ -91,6 +124,7 @@ void rig_destroy(struct rig *rig)
     scsi_target_destroy(rig->target);
     test_close(rig->t, &rig->disk->dev);
     testloop_destroy(rig->t);
+    free(rig->keeper.record);
     free(rig);
 }
 

@@ -11,7 +11,21 @@
 
 enum { RIG_PAGES = 5000, RIG_DATA_MAX = 70000, RIG_DISK_BYTES = 4 << 20, RIG_KEEP_MAX = 64 };
 
+/* Keeps a record in memory. */
+struct rig_keeper {
+    struct scsi_keeper door;
+    struct testloop *t;
+    bool hold; /* do not answer yet: rig_keeper_answer() does */
+    int error; /* the answer */
+    unsigned calls;
+    char *record; /* NULL: none */
+    struct scsi_keep *call;
+    struct task task;
+};
+void rig_keeper_answer(struct rig_keeper *keeper);
+
 struct rig {
+    struct rig_keeper keeper;
     struct testloop *t;
     struct memdisk *disk;
     struct scsi_target *target;
@@ -35,7 +49,8 @@ struct rig_options {
     uint32_t block, physical; /* default 512 and 4096 */
     uint64_t max_request;
     uint64_t latency_ns;
-    bool read_only, no_discard;
+    bool read_only, no_discard, no_keeper;
+    const char *record;
 };
 
 struct rig *rig_create(const struct rig_options *options);

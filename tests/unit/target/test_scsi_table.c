@@ -72,7 +72,7 @@ Test(scsi_table, what_is_not_a_row_is_an_invalid_opcode)
 {
     struct rig *rig = rig_create(NULL);
     EXPECT_OUTCOME(rig, rig->a, "5/20/00", NULL, 0, 0xff);
-    EXPECT_OUTCOME(rig, rig->a, "5/20/00", NULL, 0, 0x9e, 0x13);
+    EXPECT_OUTCOME(rig, rig->a, "5/24/00", NULL, 0, 0x9e, 0x13);
     EXPECT_OUTCOME(rig, rig->a, "5/20/00", NULL, 0, 0x04); /* FORMAT UNIT */
     rig_destroy(rig);
 }
