@@ -56,6 +56,7 @@ struct live_target {
     unsigned proxies_count;
     struct blkdev *proxies[SCSI_LUNS_MAX];
     unsigned luns_count;
+    struct live_keeper *keepers; /* daemon/appliance_keeper.c */
 };
 
 struct live_listener {
@@ -162,6 +163,14 @@ json_t *scrub_json(const struct array_scrub_info *info);
 
 /* Priorities and rates of background work that the config names. */
 void live_rates(struct appliance *a, const struct config *config);
+
+/* --- appliance_keeper.c --- */
+
+/* A keeper for what initiators reserve at a LUN, and what is kept already (NULL: nothing), both for `options`. The caller
+ * frees the record. */
+char *live_keeper_add(struct live_target *target, struct live_array *live, const struct sb_array *description,
+                      const struct uuid *volume, struct scsi_lu_options *options, unsigned lun);
+void live_keepers_free(struct live_target *target);
 
 /* --- appliance_serve.c --- */
 

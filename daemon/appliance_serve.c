@@ -80,26 +80,14 @@ static bool serve_export(struct appliance *a, const struct config_export *config
 /* --- iSCSI --- */
 
 /* Names of the volume that initiators keep: from its UUID, so that they survive renames and restarts. */
-static bool volume_identity(struct appliance *a, const char *reference, struct scsi_lu_options *options)
+static void volume_identity(const struct uuid *uuid, struct scsi_lu_options *options)
 {
-    char name[SB_NAME_SIZE];
-    const char *slash = strchr(reference, '/');
-    text_format(name, sizeof name, "%.*s", (int)(slash - reference), reference);
-    struct sb_array *description = live_array_describe(live_array_find(a, name));
-    const struct sb_volume *volume = NULL;
-    for (unsigned i = 0; i < description->volumes_count; i++)
-        if (strcmp(description->volumes[i].name, slash + 1) == 0)
-            volume = &description->volumes[i];
-    if (volume != NULL) {
-        char text[UUID_TEXT_SIZE];
-        uuid_format(&volume->uuid, text);
-        text_format(options->serial, sizeof options->serial, "%s", text);
-        memcpy(options->naa, volume->uuid.bytes, sizeof options->naa);
-        options->naa[0] = (uint8_t)(0x60 | (options->naa[0] & 0x0f)); /* NAA 6: IEEE registered extended */
-        text_format(options->product, sizeof options->product, "Corbel volume");
-    }
-    free(description);
-    return volume != NULL;
+    char text[UUID_TEXT_SIZE];
+    uuid_format(uuid, text);
+    text_format(options->serial, sizeof options->serial, "%s", text);
+    memcpy(options->naa, uuid->bytes, sizeof options->naa);
+    options->naa[0] = (uint8_t)(0x60 | (options->naa[0] & 0x0f)); /* NAA 6: IEEE registered extended */
+    text_format(options->product, sizeof options->product, "Corbel volume");
 }
 
 struct target_call {
@@ -141,17 +129,36 @@ static void run_register_target(struct sync_call *call)
     sync_finish(call);
 }
 
+/* Of a volume that is there. */
+static void add_lun_of(struct target_call *c, struct live_array *live, const char *name)
+{
+    struct sb_array *description = live_array_describe(live);
+    unsigned i = 0;
+    while (i < description->volumes_count && strcmp(description->volumes[i].name, name) != 0)
+        i++;
+    ASSERT(i < description->volumes_count);
+    const struct uuid *volume = &description->volumes[i].uuid;
+    volume_identity(volume, &c->options);
+    char *record = live_keeper_add(c->target, live, description, volume, &c->options, c->lun);
+    sync_call(&c->call, reactor_loop(c->target->home), run_add_lun);
+    free(record);
+    free(description);
+}
+
 static void add_lun(struct appliance *a, struct live_target *target, const struct config_lun *config)
 {
     struct reactor *home;
     struct target_call c = {.target = target, .lun = (unsigned)config->lun};
+    char array[SB_NAME_SIZE];
     c.dev = live_volume_find(a, config->volume.text, &home);
     c.options.read_only = config->read_only;
-    if (c.dev == NULL || !volume_identity(a, config->volume.text, &c.options)) {
+    if (c.dev == NULL) {
         log_warn("LUN %u of %s is not served: volume %s is not there", c.lun, target->name, config->volume.text);
         return;
     }
-    sync_call(&c.call, reactor_loop(target->home), run_add_lun);
+    const char *slash = strchr(config->volume.text, '/');
+    text_format(array, sizeof array, "%.*s", (int)(slash - config->volume.text), config->volume.text);
+    add_lun_of(&c, live_array_find(a, array), slash + 1);
     if (c.error != 0)
         log_error("LUN %u of %s is not served: %s", c.lun, target->name, strerror(-c.error));
     else
@@ -171,6 +178,7 @@ static void target_free(struct live_target *target)
         sync_call(&c.call, reactor_loop(target->home), run_destroy_target);
     for (unsigned i = 0; i < target->proxies_count; i++)
         blkdev_close_wait(target->proxies[i]);
+    live_keepers_free(target);
     free(target->name);
     free(target);
 }
