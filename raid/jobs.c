@@ -303,12 +303,20 @@ static void job_end(struct array *array)
 
 /* --- units --- */
 
+static bool limits_equal(const struct pace_limits *a, const struct pace_limits *b)
+{
+    return a->priority == b->priority && a->min_rate == b->min_rate && a->max_rate == b->max_rate;
+}
+
 static void pace_now(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
     struct array_rate rate = array_rate(array, jobs->volume);
     bool busy = false;
-    jobs->limits = (struct pace_limits){rate.priority, rate.min_rate, rate.max_rate};
+    struct pace_limits limits = {rate.priority, rate.min_rate, rate.max_rate};
+    if (!limits_equal(&limits, &jobs->limits)) /* what was owed under the others is forgotten */
+        jobs->pace.due_ns = MIN(jobs->pace.due_ns, loop_now_ns(array->loop));
+    jobs->limits = limits;
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         busy = busy || (array->volumes[i].published && volume_dev(array->volumes[i].volume)->in_flight > 0);
     pace_look(&jobs->pace, &jobs->limits, loop_now_ns(array->loop), &array->latency, busy, jobs->units_in_flight);

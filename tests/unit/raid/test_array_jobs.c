@@ -192,6 +192,22 @@ Test(array_jobs, a_maximum_rate_is_kept_by_a_rebuild)
     rig_destroy(rig);
 }
 
+Test(array_jobs, a_rate_that_is_raised_counts_at_once)
+{
+    struct rig *rig = rig_rebuilding(RAID_5, 100000);
+    cr_assert(rig_rate(rig, 0, 20, 0, KIB), "%s", rig->message);
+    cr_assert(rig_pause(rig, 0, false));
+    rig_wait(rig, 10ull * SECOND);
+    uint64_t before = left(rig);
+    rig_wait(rig, 10ull * SECOND);
+    cr_expect_lt(before - left(rig), MIB);
+    cr_assert(rig_rate(rig, 0, 20, 0, 8 * MIB), "%s", rig->message);
+    before = left(rig);
+    rig_wait(rig, 4ull * SECOND);
+    cr_expect_gt(before - left(rig), 24 * MIB);
+    rig_destroy(rig);
+}
+
 /* --- what users of a volume want to be kept --- */
 
 static void expect_kept(struct rig *rig, unsigned slot, const char *expected)
