@@ -210,12 +210,17 @@ bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode)
     return call_wait(rig, &call);
 }
 
-bool rig_online(struct rig *rig, unsigned slot)
+bool rig_online_disk(struct rig *rig, unsigned slot, unsigned disk)
 {
     struct rig_call call = rig_call();
-    struct array_disk disk = rig_disk(rig, slot);
-    array_online_member(rig->array, slot, &disk, &call.call);
+    struct array_disk it = rig_disk(rig, disk);
+    array_online_member(rig->array, slot, &it, &call.call);
     return call_wait(rig, &call);
+}
+
+bool rig_online(struct rig *rig, unsigned slot)
+{
+    return rig_online_disk(rig, slot, slot);
 }
 
 bool rig_rate(struct rig *rig, unsigned volume, unsigned priority, uint64_t min_rate, uint64_t max_rate)

@@ -51,6 +51,7 @@ bool rig_make_one(struct rig *rig, enum raid_level level, uint64_t size);
 bool rig_close(struct rig *rig);
 bool rig_fail(struct rig *rig, unsigned slot);
 bool rig_online(struct rig *rig, unsigned slot);
+bool rig_online_disk(struct rig *rig, unsigned slot, unsigned disk);
 /* One more blank disk, of no slot; its number. */
 unsigned rig_disk_more(struct rig *rig, uint64_t bytes, uint32_t logical_block);
 /* Begun; then: until it is over. True: no error. */

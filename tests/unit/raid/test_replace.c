@@ -196,11 +196,7 @@ Test(replace, an_old_disk_that_dies_ends_it_and_a_rebuild_may_begin)
     cr_expect(rig_holds(rig, "v", 1));
     slow(rig, 100000);
     rig_wait(rig, 3000000000);
-    struct array_disk it = rig_disk(rig, disk);
-    struct blkdev *old = rig->dev[SLOT];
-    rig->dev[SLOT] = it.dev;
-    cr_assert(rig_online(rig, SLOT), "the new disk can be had: %s", rig->message);
-    rig->dev[SLOT] = old;
+    cr_assert(rig_online_disk(rig, SLOT, disk), "the new disk can be had: %s", rig->message);
     testloop_run(rig->t);
     cr_expect_str_eq(rig_info(rig).state, "optimal");
     cr_expect(rig_holds(rig, "v", 1));

@@ -9,226 +9,82 @@
 #include <string.h>
 
 #include "core/log.h"
-#include "tests/unit/raid/scenes.h"
+#include "tests/unit/raid/matrix.h"
 
-enum { DISK = 40 * 1024 * 1024, SIZE = 1024 * 1024, BLOCK = 4096, BLOCKS = SIZE / BLOCK, LOAD = 4 };
 #define SECOND     1000000000ull
 #define BOUND_NS   (60 * SECOND) /* no command takes longer */
-#define SLOW_NS    5000000ull    /* of a disk, so that jobs last */
 #define LATENCY_NS 100000ull
-#define LOAD_BLOCK (BLOCKS / 2) /* commands work below it, the load above */
-#define GONE_SLOT  1u           /* the member that states do without */
-#define OTHER_SLOT 0u           /* the member that commands take out */
 
-static const struct shape {
-    enum raid_level level;
-    unsigned disks, bears;
-} shapes[] = {{RAID_1, 2, 1}, {RAID_1, 3, 2}, {RAID_10, 4, 1}, {RAID_5, 4, 1}, {RAID_6, 5, 2}};
+static const struct matrix_shape shapes[] = {
+    {RAID_1, 2, 1}, {RAID_1, 3, 2}, {RAID_10, 4, 1}, {RAID_5, 4, 1}, {RAID_6, 5, 2}};
 
-enum state { IDLE, FRESH, RESYNC, SCRUB, REBUILD, DEGRADED, TWICE, LOSING, FROZEN, CLOSING, STATES };
-static const char *const state_names[STATES] = {"idle",       "never written", "resynchronising", "scrubbing",
-                                                "rebuilding", "degraded",      "degraded by two", "losing a disk",
-                                                "frozen",     "closing"};
-
-enum command {
-    READ,
-    WRITE,
-    WRITE_ROWS,
-    WRITE_FUA,
-    FLUSH,
-    DISCARD,
-    ZEROES,
-    TAKE_OUT,
-    BRING_IN,
-    BRING_BLANK,
-    TAKE_BACK,
-    ADD,
-    SCRUB_BEGIN,
-    SCRUB_END,
-    INFO,
-    STOP,
-    KILL,
-    COMMANDS
+static const char *const command_names[MATRIX_COMMANDS] = {
+    [READ] = "read",
+    [WRITE] = "write",
+    [WRITE_ROWS] = "write of rows",
+    [WRITE_FUA] = "write, FUA",
+    [FLUSH] = "flush",
+    [DISCARD] = "discard",
+    [ZEROES] = "write-zeroes",
+    [TAKE_OUT] = "take out",
+    [TAKE_OUT_SAME] = "take out that disk",
+    [BRING_IN] = "bring back",
+    [BRING_BLANK] = "bring in",
+    [TAKE_BACK] = "take back",
+    [FORGET] = "forget",
+    [REPLACE] = "replace",
+    [ADD] = "another volume",
+    [SCRUB_BEGIN] = "scrub",
+    [SCRUB_END] = "stop scrub",
+    [PAUSE] = "pause",
+    [RESUME] = "resume",
+    [INFO] = "look at",
+    [STOP] = "stop",
+    [KILL] = "kill",
 };
-static const char *const command_names[COMMANDS] = {
-    "read",         "write",      "write of rows", "write, FUA", "flush",     "discard",
-    "write-zeroes", "take out",   "bring back",    "bring in",   "take back", "another volume",
-    "scrub",        "stop scrub", "look at",       "stop",       "kill"};
 
 /*
  * Yes; no (an error and a sentence); gone; as long as redundancy is left, else no; it depends on what is noticed first;
  * "-": cannot be.
  */
-static const char answers[COMMANDS][STATES + 1] = {
-    /* idle, fresh, resync, scrub, rebuild, degraded, twice, losing, frozen, closing */
-    [READ] = "yyyyyyyyg-",        [WRITE] = "yyyyyyyyg-",       [WRITE_ROWS] = "yyyyyyyyg-", [WRITE_FUA] = "yyyyyyyyg-",
-    [FLUSH] = "yyyyyyyyg-",       [DISCARD] = "yyyyyyyyg-",     [ZEROES] = "yyyyyyyyg-",     [TAKE_OUT] = "yyyyllldnn",
-    [BRING_IN] = "nnnnnyynnn",    [BRING_BLANK] = "nnnnnyynnn", [TAKE_BACK] = "nnnnnyynnn",  [ADD] = "yyyynnndnn",
-    [SCRUB_BEGIN] = "yyynyyyynn", [SCRUB_END] = "nnnynnnnnn",   [INFO] = "yyyyyyyyyy",       [STOP] = "yyyyyyydn-",
-    [KILL] = "yyyyyyyyyy",
+static const char answers[MATRIX_COMMANDS][MATRIX_STATES + 1] = {
+    /* idle, fresh, resync, scrub, rebuild, degraded, twice, losing, frozen, closing,
+       replacing, catching up, rebuild paused, resync paused, bad blocks, lost blocks */
+    [READ] = "yyyyyyyyg-yyyyyn",        [WRITE] = "yyyyyyyyg-yyyyyy",       [WRITE_ROWS] = "yyyyyyyyg-yyyyyy",
+    [WRITE_FUA] = "yyyyyyyyg-yyyyyy",   [FLUSH] = "yyyyyyyyg-yyyyyy",       [DISCARD] = "yyyyyyyyg-yyyyyy",
+    [ZEROES] = "yyyyyyyyg-yyyyyy",      [TAKE_OUT] = "yyyyllldnnyllyny",    [TAKE_OUT_SAME] = "yyyyynndnnyyyyny",
+    [BRING_IN] = "nnnnnyynnnnnnnnn",    [BRING_BLANK] = "nnnnnyynnnnnnnnn", [TAKE_BACK] = "nnnnnyynnnnnnnnn",
+    [FORGET] = "nnnnnyydnnnnnnnn",      [REPLACE] = "yyyynnndnnnnnyyy",     [ADD] = "yyyynnndnnnnnyyy",
+    [SCRUB_BEGIN] = "yyynyyyynnyyyyyy", [SCRUB_END] = "nnnynnnnnnnnnnnn",   [PAUSE] = "yyyyyyyynnyyyyyy",
+    [RESUME] = "yyyyyyyynnyyyyyy",      [INFO] = "yyyyyyyyyyyyyyyy",        [STOP] = "yyyyyyydn-yyyyyy",
+    [KILL] = "yyyyyyyyyyyyyyyy",
 };
 
-struct cell {
-    struct scene *scene;
-    struct rig *rig;
-    const struct shape *shape;
-    enum state state;
-    enum command command;
-    bool loaded;
-    char what[128];
-    uint8_t *model;     /* bytes that must be there */
-    uint8_t *in_flight; /* or these, in blocks whose write was not answered with success */
-    bool doubtful[BLOCKS], cut;
-    struct rig_write load[LOAD];
-    struct array_call closing;
-    bool closed;
-};
-
-static bool is_parity(const struct cell *c)
+static bool is_parity(const struct matrix_cell *c)
 {
     return c->shape->level != RAID_1 && c->shape->level != RAID_10;
 }
 
-static struct blkdev *volume_of(const struct cell *c)
-{
-    return array_volume(c->rig->array, "v");
-}
-
-/* --- states --- */
-
-static void latency(struct cell *c, uint64_t ns)
-{
-    for (unsigned disk = 0; disk < c->rig->count; disk++)
-        c->rig->mem[disk]->latency_ns = ns;
-}
-
-static void fill(struct cell *c)
-{
-    cr_assert_eq(rig_fill(c->rig, "v", 1, 64 * KIB), BLK_OK, "%s", c->what);
-    test_fill(c->model, SIZE, 1);
-}
-
-/* Not blank: garbage where superblocks, maps and the volume will be. */
-static void garbage(struct cell *c, unsigned disk)
-{
-    uint64_t data = array_description(c->rig->array)->data_start;
-    test_fill(c->rig->mem[disk]->bytes, 2 * MIB, 99);
-    test_fill(c->rig->mem[disk]->bytes + data, 2 * MIB, 98);
-}
-
-static void out_of_service(struct cell *c, unsigned slot)
-{
-    cr_assert(rig_fail(c->rig, slot), "%s: %s", c->what, c->rig->message);
-}
-
-static void enter_resync(struct cell *c)
-{
-    fill(c);
-    rig_kill(c->rig);
-    latency(c, SLOW_NS);
-    cr_assert(scene_start(c->scene, (1u << c->rig->count) - 1), "%s: %s", c->what, c->rig->assembly.reason);
-    cr_assert_eq(rig_info(c->rig).jobs_count, 1, "%s", c->what);
-}
-
-static void enter_rebuild(struct cell *c)
-{
-    out_of_service(c, GONE_SLOT);
-    rig_disk_replace(c->rig, GONE_SLOT, DISK, 512);
-    garbage(c, GONE_SLOT);
-    latency(c, SLOW_NS);
-    cr_assert(rig_online(c->rig, GONE_SLOT), "%s: %s", c->what, c->rig->message);
-    cr_assert_str_eq(rig_info(c->rig).members[GONE_SLOT].state, "rebuilding", "%s", c->what);
-}
-
-/* More vanish at once than can be spared, and a write notices it. */
-static void enter_frozen(struct cell *c)
-{
-    uint8_t bytes[BLOCK] = {1};
-    for (unsigned disk = 0; disk < c->rig->count; disk++)
-        fault_kill(c->rig->dev[disk]);
-    c->doubtful[0] = true;
-    memcpy(c->in_flight, bytes, sizeof bytes);
-    cr_assert_eq(test_io(c->rig->t, volume_of(c), BLK_WRITE, 0, 0, bytes, sizeof bytes), BLK_GONE, "%s", c->what);
-    cr_assert_str_eq(rig_info(c->rig).state, "frozen", "%s", c->what);
-}
-
-static void closing_done(struct array_call *call)
-{
-    container_of(call, struct cell, closing)->closed = true;
-}
-
-static void start_closing(struct cell *c)
-{
-    latency(c, SLOW_NS);
-    c->closing.done = closing_done;
-    array_close(c->rig->array, &c->closing);
-    rig_wait(c->rig, SLOW_NS / 2);
-    cr_assert_not(c->closed, "%s: it is under way", c->what);
-}
-
-static void enter(struct cell *c)
-{
-    c->rig = c->scene->rig;
-    cr_assert(rig_make_one(c->rig, c->shape->level, SIZE), "%s: %s", c->what, c->rig->message);
-    cr_assert_eq(volume_of(c)->info.size, SIZE);
-    if (c->state == RESYNC) {
-        enter_resync(c);
-        return;
-    }
-    if (c->state == FRESH)
-        return;
-    fill(c);
-    rig_settle(c->rig);
-    switch (c->state) {
-    case REBUILD:
-        enter_rebuild(c);
-        break;
-    case TWICE:
-        out_of_service(c, c->rig->count - 1);
-        out_of_service(c, GONE_SLOT);
-        break;
-    case DEGRADED:
-        out_of_service(c, GONE_SLOT);
-        break;
-    case SCRUB:
-        latency(c, SLOW_NS);
-        cr_assert(rig_scrub(c->rig, "v", SB_SCRUB_CHECK), "%s: %s", c->what, c->rig->message);
-        break;
-    case LOSING:
-        fault_kill(c->rig->dev[GONE_SLOT]);
-        break;
-    case FROZEN:
-        enter_frozen(c);
-        break;
-    case CLOSING:
-        cr_assert_eq(test_io(c->rig->t, volume_of(c), BLK_WRITE, 0, 0, c->model, BLOCK), BLK_OK);
-        start_closing(c);
-        break;
-    default:
-        break;
-    }
-}
-
 /* --- load --- */
 
-static void load_begin(struct cell *c)
+static void load_begin(struct matrix_cell *c)
 {
-    for (unsigned i = 0; i < LOAD; i++) {
-        unsigned block = LOAD_BLOCK + i * (BLOCKS - LOAD_BLOCK) / LOAD + i;
-        test_fill(c->in_flight + block * BLOCK, BLOCK, 70 + i);
+    for (unsigned i = 0; i < MATRIX_LOAD; i++) {
+        unsigned block = MATRIX_LOAD_BLOCK + i * (MATRIX_BLOCKS - MATRIX_LOAD_BLOCK) / MATRIX_LOAD + i;
+        test_fill(c->in_flight + block * MATRIX_BLOCK, MATRIX_BLOCK, 70 + i);
         c->doubtful[block] = true;
-        rig_write_start(c->rig, &c->load[i], "v", block * (uint64_t)BLOCK, BLOCK, 70 + i);
+        rig_write_start(c->rig, &c->load[i], "v", block * (uint64_t)MATRIX_BLOCK, MATRIX_BLOCK, 70 + i);
     }
 }
 
-static void load_end(struct cell *c)
+static void load_end(struct matrix_cell *c)
 {
-    for (unsigned i = 0; i < LOAD; i++) {
+    for (unsigned i = 0; i < MATRIX_LOAD; i++) {
         cr_assert(testloop_run_until(c->rig->t, &c->load[i].over), "%s: a write beside it was never answered", c->what);
-        uint64_t block = c->load[i].req.off / BLOCK;
+        uint64_t block = c->load[i].req.off / MATRIX_BLOCK;
         if (c->cut || c->load[i].req.status != BLK_OK)
             continue;
-        memcpy(c->model + block * BLOCK, c->in_flight + block * BLOCK, BLOCK);
+        memcpy(c->model + block * MATRIX_BLOCK, c->in_flight + block * MATRIX_BLOCK, MATRIX_BLOCK);
         c->doubtful[block] = false;
     }
 }
@@ -246,70 +102,79 @@ static void told_done(struct array_call *call)
 }
 
 /* 'y', 'n' or 'g'. */
-static char io_answer(struct cell *c, enum blk_op op, unsigned flags, uint64_t block, uint64_t blocks)
+static char io_answer(struct matrix_cell *c, enum blk_op op, unsigned flags, uint64_t block, uint64_t blocks)
 {
-    uint8_t *bytes = calloc(blocks + 1, BLOCK);
-    uint64_t off = block * BLOCK, len = blocks * BLOCK;
+    uint8_t *bytes = calloc(blocks + 1, MATRIX_BLOCK);
+    uint64_t off = block * MATRIX_BLOCK, len = blocks * MATRIX_BLOCK;
     cr_assert_not_null(bytes);
     if (op == BLK_WRITE)
         test_fill(bytes, len, 1000 + c->command);
-    enum blk_status status = test_io(c->rig->t, volume_of(c), op, flags, off, bytes, len);
+    enum blk_status status = test_io(c->rig->t, matrix_volume(c), op, flags, off, bytes, len);
     if (op == BLK_READ && status == BLK_OK)
         cr_expect_arr_eq(bytes, c->model + off, len, "%s: other bytes", c->what);
-    if (blk_op_writes(op) && status == BLK_OK)
+    if (blk_op_writes(op) && status == BLK_OK) {
         memcpy(c->model + off, bytes, len);
+        memset(c->lost + block, 0, blocks * sizeof c->lost[0]);
+    }
     free(bytes);
     if (status == BLK_OK)
         return 'y';
     return status == BLK_GONE ? 'g' : 'n';
 }
 
-static char call_answer(struct cell *c, struct told *told)
+static char call_answer(struct matrix_cell *c, struct told *told)
 {
     cr_assert(testloop_run_until(c->rig->t, &told->over), "%s: the call was never answered", c->what);
     cr_expect_eq(told->call.error == 0, told->call.message[0] == '\0', "%s: '%s'", c->what, told->call.message);
     return told->call.error == 0 ? 'y' : 'n';
 }
 
-static char bring_answer(struct cell *c, struct told *told, bool blank)
+static char bring_answer(struct matrix_cell *c, struct told *told, bool blank)
 {
-    struct array_disk disk = rig_disk(c->rig, GONE_SLOT);
-    struct memdisk *own = c->rig->mem[GONE_SLOT];
+    struct array_disk disk = rig_disk(c->rig, MATRIX_GONE);
+    struct memdisk *own = c->rig->mem[MATRIX_GONE];
     if (blank) {
-        rig_disk_replace(c->rig, GONE_SLOT, DISK, 512);
-        disk = rig_disk(c->rig, GONE_SLOT);
-        garbage(c, GONE_SLOT);
+        rig_disk_replace(c->rig, MATRIX_GONE, MATRIX_DISK, 512);
+        disk = rig_disk(c->rig, MATRIX_GONE);
+        matrix_garbage(c, MATRIX_GONE);
     }
-    array_online_member(c->rig->array, GONE_SLOT, &disk, &told->call);
+    array_online_member(c->rig->array, MATRIX_GONE, &disk, &told->call);
     char answer = call_answer(c, told);
     if (blank && answer == 'n') { /* the old one is the member still */
-        test_close(c->rig->t, c->rig->dev[GONE_SLOT]);
-        c->rig->dev[GONE_SLOT] = c->rig->old[--c->rig->old_count];
-        c->rig->mem[GONE_SLOT] = own;
+        test_close(c->rig->t, c->rig->dev[MATRIX_GONE]);
+        c->rig->dev[MATRIX_GONE] = c->rig->old[--c->rig->old_count];
+        c->rig->mem[MATRIX_GONE] = own;
     }
     return answer;
 }
 
-static char add_answer(struct cell *c, struct told *told)
+static char replace_answer(struct matrix_cell *c, struct told *told)
+{
+    struct array_disk disk = rig_disk(c->rig, rig_disk_more(c->rig, MATRIX_DISK, 512));
+    array_replace_member(c->rig->array, MATRIX_GONE, &disk, &told->call);
+    return call_answer(c, told);
+}
+
+static char add_answer(struct matrix_cell *c, struct told *told)
 {
     struct array_volume_spec spec = {.name = "w", .layout.level = RAID_0, .size = MIB};
     array_add_volume(c->rig->array, &spec, &told->call);
     return call_answer(c, told);
 }
 
-static char take_back_answer(struct cell *c)
+static char take_back_answer(struct matrix_cell *c)
 {
     char why[256] = "";
-    if (array_take_back_disk(c->rig->array, GONE_SLOT, why, sizeof why) == NULL)
+    if (array_take_back_disk(c->rig->array, MATRIX_GONE, why, sizeof why) == NULL)
         return 'y';
     cr_expect(why[0] != '\0', "%s", c->what);
     return 'n';
 }
 
-static char kill_answer(struct cell *c)
+static char kill_answer(struct matrix_cell *c)
 {
     c->cut = true;
-    if (c->state == CLOSING) {
+    if (c->state == CLOSING) { /* rig_kill() closes by itself */
         for (unsigned disk = 0; disk < c->rig->count; disk++)
             c->rig->mem[disk]->power_cut = true;
         cr_assert(testloop_run_until(c->rig->t, &c->closed), "%s: closing never ended", c->what);
@@ -322,24 +187,24 @@ static char kill_answer(struct cell *c)
     return 'y';
 }
 
-static char stop_answer(struct cell *c)
+static char stop_answer(struct matrix_cell *c)
 {
     if (c->loaded)
         load_end(c); /* a volume is closed when its users are gone */
     return rig_close(c->rig) ? 'y' : 'n';
 }
 
-static char give(struct cell *c)
+static char give(struct matrix_cell *c)
 {
     struct told told = {.call.done = told_done};
-    uint64_t row = MAX(volume_of(c) != NULL ? volume_of(c)->info.optimal_io / BLOCK : 1, 1u);
+    uint64_t row = MAX(matrix_volume(c) != NULL ? matrix_volume(c)->info.optimal_io / MATRIX_BLOCK : 1, 1u);
     switch (c->command) {
     case READ:
         return io_answer(c, BLK_READ, 0, 3, 40);
     case WRITE:
         return io_answer(c, BLK_WRITE, 0, 5, 1);
     case WRITE_ROWS:
-        return io_answer(c, BLK_WRITE, 0, 0, MIN(row * 2, (uint64_t)LOAD_BLOCK));
+        return io_answer(c, BLK_WRITE, 0, 0, MIN(row * 2, (uint64_t)MATRIX_LOAD_BLOCK));
     case WRITE_FUA:
         return io_answer(c, BLK_WRITE, BLK_FUA, 17, 20);
     case FLUSH:
@@ -349,51 +214,56 @@ static char give(struct cell *c)
     case ZEROES:
         return io_answer(c, BLK_WRITE_ZEROES, BLK_NO_UNMAP, 1, row + 2);
     case TAKE_OUT:
-        array_fail_member(c->rig->array, OTHER_SLOT, &told.call);
+    case TAKE_OUT_SAME:
+        array_fail_member(c->rig->array, c->command == TAKE_OUT ? MATRIX_OTHER : MATRIX_GONE, &told.call);
         return call_answer(c, &told);
     case BRING_IN:
     case BRING_BLANK:
         return bring_answer(c, &told, c->command == BRING_BLANK);
     case TAKE_BACK:
         return take_back_answer(c);
+    case FORGET:
+        array_forget_member(c->rig->array, MATRIX_GONE, &told.call);
+        return call_answer(c, &told);
+    case REPLACE:
+        return replace_answer(c, &told);
     case ADD:
         return add_answer(c, &told);
     case SCRUB_BEGIN:
     case SCRUB_END:
         array_scrub(c->rig->array, "v", c->command == SCRUB_BEGIN ? SB_SCRUB_REPAIR : SB_SCRUB_NONE, &told.call);
         return call_answer(c, &told);
+    case PAUSE:
+    case RESUME:
+        array_pause_volume(c->rig->array, 0, c->command == PAUSE, &told.call);
+        return call_answer(c, &told);
     case INFO:
-        return rig_info(c->rig).members_count == c->rig->count ? 'y' : 'n';
+        return rig_info(c->rig).members_count == c->shape->disks ? 'y' : 'n';
     case STOP:
         return stop_answer(c);
     case KILL:
         return kill_answer(c);
-    case COMMANDS:
+    case MATRIX_COMMANDS:
         break;
     }
     return '?';
 }
 
-static unsigned spare_redundancy(const struct cell *c)
-{
-    static const unsigned out[STATES] = {[REBUILD] = 1, [DEGRADED] = 1, [TWICE] = 2};
-    return c->shape->bears - MIN(c->shape->bears, out[c->state]);
-}
-
-static void expect_answer(struct cell *c, char answer, uint64_t took_ns)
+static void expect_answer(struct matrix_cell *c, char answer, uint64_t took_ns)
 {
     char wanted = answers[c->command][c->state];
     if (wanted == 'l')
-        wanted = spare_redundancy(c) > 0 ? 'y' : 'n';
+        wanted = matrix_spare_redundancy(c) > 0 ? 'y' : 'n';
     cr_expect(wanted == answer || wanted == 'd', "%s: answered '%c', not '%c' (%s)", c->what, answer, wanted,
               c->rig->message);
+    c->answer = answer;
     cr_expect_lt(took_ns, BOUND_NS, "%s: it took %llu ms", c->what, (unsigned long long)took_ns / 1000000);
 }
 
 /* --- afterwards --- */
 
 /* A degraded parity array whose write hole is open needs force after a kill; whatever was being written is in doubt. */
-static void start_again(struct cell *c)
+static void start_again(struct matrix_cell *c)
 {
     bool forced = false;
     scene_show(c->scene, (1u << c->rig->count) - 1);
@@ -405,46 +275,97 @@ static void start_again(struct cell *c)
         cr_assert(scene_decide(c->scene), "%s", c->what);
     }
     cr_assert(scene_open(c->scene), "%s: %s: %s", c->what, c->rig->assembly.reason, c->rig->message);
-    for (unsigned block = 0; forced && c->loaded && block < BLOCKS; block++)
-        if (block >= LOAD_BLOCK)
+    for (unsigned block = 0; forced && c->loaded && block < MATRIX_BLOCKS; block++)
+        if (block >= MATRIX_LOAD_BLOCK)
             c->doubtful[block] = true;
 }
 
-static void become_whole(struct cell *c)
+/* A pause outlasts whatever happens; it is over when somebody says so. */
+static void go_on(struct matrix_cell *c)
 {
-    latency(c, LATENCY_NS);
+    bool paused = c->command == PAUSE ? c->answer == 'y' : matrix_is_paused(c->state) && c->command != RESUME;
+    cr_expect_eq(array_description(c->rig->array)->volumes[0].paused, paused, "%s", c->what);
+    if (paused && matrix_is_paused(c->state)) { /* time alone brings it nowhere */
+        struct array_info before = rig_info(c->rig);
+        rig_wait(c->rig, SECOND);
+        cr_expect_eq(rig_info(c->rig).jobs[0].position, before.jobs[0].position, "%s: it went on", c->what);
+    }
+    cr_expect(rig_pause(c->rig, 0, false), "%s: %s", c->what, c->rig->message);
+}
+
+/* The disk that belongs in a slot: its own, or the one that was put in its place; a new one where it was forgotten. */
+static unsigned disk_of(struct matrix_cell *c, unsigned slot)
+{
+    const char *identity = array_description(c->rig->array)->members[slot].identity;
+    if (identity[0] == '\0') {
+        unsigned disk = rig_disk_more(c->rig, MATRIX_DISK, 512);
+        matrix_garbage(c, disk);
+        return disk;
+    }
     for (unsigned disk = 0; disk < c->rig->count; disk++)
+        if (strcmp(rig_disk(c->rig, disk).identity, identity) == 0)
+            return disk;
+    cr_assert_fail("%s: who is %s?", c->what, identity);
+    return 0;
+}
+
+static void become_whole(struct matrix_cell *c)
+{
+    matrix_latency(c, LATENCY_NS);
+    for (unsigned disk = 0; disk < c->rig->count; disk++) {
         fault_revive(c->rig->dev[disk]);
+        fault_clear(c->rig->dev[disk], -1);
+    }
     testloop_run(c->rig->t);
     if (c->rig->array != NULL && strcmp(rig_info(c->rig).state, "frozen") == 0)
         cr_expect_not(rig_close(c->rig), "%s: a frozen array was marked clean", c->what);
     if (c->rig->array == NULL)
         start_again(c);
-    for (unsigned slot = 0; slot < c->rig->count; slot++) {
+    go_on(c);
+    testloop_run(c->rig->t);
+    for (unsigned slot = 0; slot < c->shape->disks; slot++) {
         const char *state = rig_info(c->rig).members[slot].state;
         if (strcmp(state, "online") != 0 && strcmp(state, "rebuilding") != 0)
-            cr_expect(rig_online(c->rig, slot), "%s: slot %u: %s", c->what, slot, c->rig->message);
+            cr_expect(rig_online_disk(c->rig, slot, disk_of(c, slot)), "%s: slot %u: %s", c->what, slot,
+                      c->rig->message);
     }
     testloop_run(c->rig->t);
     cr_expect_str_eq(rig_info(c->rig).state, "optimal", "%s", c->what);
     cr_expect_eq(rig_info(c->rig).jobs_count, 0, "%s", c->what);
 }
 
-static void expect_bytes(struct cell *c, const char *when)
+/* What is lost says so, and no more than that is; until it is written. */
+static void overwrite_lost(struct matrix_cell *c)
 {
-    uint8_t *bytes = malloc(SIZE);
-    cr_assert_eq(test_io(c->rig->t, volume_of(c), BLK_READ, 0, 0, bytes, SIZE), BLK_OK, "%s %s", c->what, when);
-    for (unsigned block = 0; block < BLOCKS; block++) {
-        const uint8_t *have = bytes + block * BLOCK;
-        bool right = memcmp(have, c->model + block * BLOCK, BLOCK) == 0;
-        bool new = c->doubtful[block] && memcmp(have, c->in_flight + block * BLOCK, BLOCK) == 0;
+    uint8_t bytes[MATRIX_BLOCK];
+    for (unsigned block = 0; block < MATRIX_BLOCKS; block++) {
+        uint64_t off = block * (uint64_t)MATRIX_BLOCK;
+        if (!c->lost[block])
+            continue;
+        cr_expect_eq(test_io(c->rig->t, matrix_volume(c), BLK_READ, 0, off, bytes, MATRIX_BLOCK), BLK_MEDIA,
+                     "%s: block %u is lost", c->what, block);
+        cr_expect_eq(test_io(c->rig->t, matrix_volume(c), BLK_WRITE, 0, off, c->model + off, MATRIX_BLOCK), BLK_OK,
+                     "%s: block %u", c->what, block);
+    }
+    testloop_run(c->rig->t);
+}
+
+static void expect_bytes(struct matrix_cell *c, const char *when)
+{
+    uint8_t *bytes = malloc(MATRIX_SIZE);
+    cr_assert_eq(test_io(c->rig->t, matrix_volume(c), BLK_READ, 0, 0, bytes, MATRIX_SIZE), BLK_OK, "%s %s", c->what,
+                 when);
+    for (unsigned block = 0; block < MATRIX_BLOCKS; block++) {
+        const uint8_t *have = bytes + block * MATRIX_BLOCK;
+        bool right = memcmp(have, c->model + block * MATRIX_BLOCK, MATRIX_BLOCK) == 0;
+        bool new = c->doubtful[block] && memcmp(have, c->in_flight + block * MATRIX_BLOCK, MATRIX_BLOCK) == 0;
         cr_expect(right || new, "%s %s: block %u", c->what, when, block);
     }
     free(bytes);
 }
 
 /* A scrub beside whatever was under way, or one that is begun now, finds nothing. */
-static void expect_nothing_found(struct cell *c)
+static void expect_nothing_found(struct matrix_cell *c)
 {
     struct array_scrub_info info;
     cr_assert(rig_scrub(c->rig, "v", SB_SCRUB_CHECK), "%s: %s", c->what, c->rig->message);
@@ -453,10 +374,11 @@ static void expect_nothing_found(struct cell *c)
     cr_expect_eq(info.findings_count, 0, "%s: a scrub finds %u places", c->what, (unsigned)info.findings_count);
 }
 
-static void expect_at_rest(struct cell *c)
+static void expect_at_rest(struct matrix_cell *c)
 {
     char why[128];
     become_whole(c);
+    overwrite_lost(c);
     expect_nothing_found(c);
     expect_bytes(c, "afterwards");
     cr_expect(scene_redundant(c->rig, why, sizeof why), "%s: %s", c->what, why);
@@ -467,20 +389,21 @@ static void expect_at_rest(struct cell *c)
     expect_bytes(c, "after a clean stop");
 }
 
-static void try_cell(const struct shape *shape, enum state state, enum command command, bool loaded)
+static void try_cell(const struct matrix_shape *shape, enum matrix_state state, enum matrix_command command,
+                     bool loaded)
 {
-    struct cell *c = calloc(1, sizeof *c);
+    struct matrix_cell *c = calloc(1, sizeof *c);
     cr_assert_not_null(c);
-    *c = (struct cell){.scene = scene_create(shape->disks, DISK),
-                       .shape = shape,
-                       .state = state,
-                       .command = command,
-                       .loaded = loaded,
-                       .model = calloc(1, SIZE),
-                       .in_flight = calloc(1, SIZE)};
+    *c = (struct matrix_cell){.scene = scene_create(shape->disks, MATRIX_DISK),
+                              .shape = shape,
+                              .state = state,
+                              .command = command,
+                              .loaded = loaded,
+                              .model = calloc(1, MATRIX_SIZE),
+                              .in_flight = calloc(1, MATRIX_SIZE)};
     text_format(c->what, sizeof c->what, "%s of %u, %s: %s%s", raid_level_name(shape->level), shape->disks,
-                state_names[state], command_names[command], loaded ? " beside writes" : "");
-    enter(c);
+                matrix_state_name(state), command_names[command], loaded ? " beside writes" : "");
+    matrix_enter(c);
     if (loaded)
         load_begin(c);
     uint64_t start = c->rig->t->loop.now_ns;
@@ -500,10 +423,10 @@ static void try_cell(const struct shape *shape, enum state state, enum command c
     free(c);
 }
 
-static void try_all(const struct shape *shape)
+static void try_all(const struct matrix_shape *shape)
 {
-    for (enum state state = 0; state < STATES; state++)
-        for (enum command command = 0; command < COMMANDS; command++) {
+    for (enum matrix_state state = 0; state < MATRIX_STATES; state++)
+        for (enum matrix_command command = 0; command < MATRIX_COMMANDS; command++) {
             if (answers[command][state] == '-' || (state == TWICE && shape->bears < 2))
                 continue;
             try_cell(shape, state, command, false);
