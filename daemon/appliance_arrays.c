@@ -464,15 +464,26 @@ static void run_find_volume(struct sync_call *call)
     sync_finish(call);
 }
 
+struct live_array *live_array_of_volume(struct appliance *a, const char *reference, const char **volume)
+{
+    char name[SB_NAME_SIZE] = "";
+    const char *slash = strchr(reference, '/');
+    if (slash != NULL && (size_t)(slash - reference) < sizeof name)
+        text_format(name, sizeof name, "%.*s", (int)(slash - reference), reference);
+    struct live_array *live = live_array_find(a, name);
+    if (slash == NULL || live == NULL || live->array == NULL) {
+        text_format(a->message, sizeof a->message, "%s is no volume of a running array; give ARRAY/VOLUME", reference);
+        return NULL;
+    }
+    *volume = slash + 1;
+    return live;
+}
+
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home)
 {
-    char name[SB_NAME_SIZE];
-    const char *slash = strchr(reference, '/');
-    if (slash == NULL || (size_t)(slash - reference) >= sizeof name)
-        return NULL;
-    text_format(name, sizeof name, "%.*s", (int)(slash - reference), reference);
-    struct volume_call c = {.live = live_array_find(a, name), .name = slash + 1};
-    if (c.live == NULL || c.live->array == NULL)
+    struct volume_call c = {0};
+    c.live = live_array_of_volume(a, reference, &c.name);
+    if (c.live == NULL)
         return NULL;
     sync_call(&c.call, reactor_loop(c.live->home), run_find_volume);
     *home = c.live->home;

@@ -121,6 +121,8 @@ void live_array_free(struct appliance *a, struct live_array *live);
 /* The description as it is now: a copy the caller frees. */
 struct sb_array *live_array_describe(struct live_array *live);
 /* The device of "array/volume", and its home. NULL: not there. */
+/* The running array of a reference ARRAY/VOLUME, and the volume's name in it; NULL: there is none, see a->message. */
+struct live_array *live_array_of_volume(struct appliance *a, const char *reference, const char **volume);
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home);
 /* Spec of a config's array for raid/, without devices. */
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec);

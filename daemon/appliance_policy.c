@@ -63,16 +63,11 @@ static bool policy_apply(struct appliance *a, struct live_array *live, const cha
 
 const char *appliance_volume_policy(struct appliance *a, const char *volume, const struct appliance_policy *policy)
 {
-    char name[SB_NAME_SIZE] = "";
-    const char *slash = strchr(volume, '/');
-    if (slash != NULL && (size_t)(slash - volume) < sizeof name)
-        text_format(name, sizeof name, "%.*s", (int)(slash - volume), volume);
-    struct live_array *live = live_array_find(a, name);
-    if (slash == NULL || live == NULL || live->array == NULL) {
-        text_format(a->message, sizeof a->message, "%s is no volume of a running array; give ARRAY/VOLUME", volume);
+    const char *name;
+    struct live_array *live = live_array_of_volume(a, volume, &name);
+    if (live == NULL)
         return a->message;
-    }
-    return policy_apply(a, live, slash + 1, policy) ? NULL : a->message;
+    return policy_apply(a, live, name, policy) ? NULL : a->message;
 }
 
 void live_rates(struct appliance *a, const struct config *config)

@@ -51,16 +51,11 @@ const char *appliance_volume_scrub(struct appliance *a, const char *volume, enum
     static const enum sb_scrub_mode modes[] = {[APPLIANCE_CHECK] = SB_SCRUB_CHECK,
                                                [APPLIANCE_REPAIR] = SB_SCRUB_REPAIR,
                                                [APPLIANCE_SCRUB_STOP] = SB_SCRUB_NONE};
-    char name[SB_NAME_SIZE] = "";
-    const char *slash = strchr(volume, '/');
-    if (slash != NULL && (size_t)(slash - volume) < sizeof name)
-        text_format(name, sizeof name, "%.*s", (int)(slash - volume), volume);
-    struct live_array *live = live_array_find(a, name);
-    if (slash == NULL || live == NULL || live->array == NULL) {
-        text_format(a->message, sizeof a->message, "%s is no volume of a running array; give ARRAY/VOLUME", volume);
+    const char *name;
+    struct live_array *live = live_array_of_volume(a, volume, &name);
+    if (live == NULL)
         return a->message;
-    }
-    struct scrub_call c = {.array = live->array, .volume = slash + 1, .mode = modes[what]};
+    struct scrub_call c = {.array = live->array, .volume = name, .mode = modes[what]};
     c.array_call.done = scrub_done;
     sync_call(&c.call, reactor_loop(live->home), run_scrub);
     if (c.array_call.error == 0)

@@ -285,6 +285,8 @@ void array_peer_leaves(struct array *array, unsigned slot);
 void array_stop_writing(struct array *array);
 bool array_survives(const struct array *array, unsigned volume, uint64_t lost);
 uint64_t array_lost_slots(const struct array *array);
+/* Those that take writes. */
+uint64_t array_live_slots(const struct array *array);
 const char *array_disk_name(const struct array *array, unsigned slot);
 
 /* --- array_online.c --- */

@@ -47,12 +47,18 @@ uint64_t array_lost_slots(const struct array *array)
     return lost;
 }
 
-static unsigned live_members(const struct array *array)
+uint64_t array_live_slots(const struct array *array)
 {
-    unsigned live = 0;
+    uint64_t slots = 0;
     for (unsigned slot = 0; slot < array->description.members_count; slot++)
-        live += member_writable(&array->members[slot]);
-    return live;
+        if (member_writable(&array->members[slot]))
+            slots |= slot_bit(slot);
+    return slots;
+}
+
+static bool is_last(const struct array *array, unsigned slot)
+{
+    return array_live_slots(array) == slot_bit(slot);
 }
 
 bool array_survives(const struct array *array, unsigned volume, uint64_t lost)
@@ -212,7 +218,7 @@ static uint64_t vanished_lately(const struct array *array)
 static bool must_freeze(const struct array *array, unsigned slot, enum blk_status status)
 {
     uint64_t before = array_lost_slots(array), after = before | slot_bit(slot);
-    bool last = member_writable(&array->members[slot]) && live_members(array) == 1;
+    bool last = is_last(array, slot);
     bool none_left = volumes_alive(array, before) > 0 && volumes_alive(array, after) == 0; /* L3 */
     uint64_t lately = vanished_lately(array);
     bool burst = no_answer(status) && lately != 0 && some_volume_falls(array, before & ~lately, after); /* L2 */
@@ -511,7 +517,7 @@ static bool removal_refused(struct array *array, unsigned slot, struct array_cal
                        before != 0 ? "bring the missing disks online first" : "move its data elsewhere first");
         return true;
     }
-    if (live_members(array) == 1) {
+    if (is_last(array, slot)) {
         ARRAY_CALL_END(array, call, -EBUSY, "disk %s (slot %u) is the last one of array %s",
                        array_disk_name(array, slot), slot, a->name);
         return true;

@@ -103,15 +103,6 @@ static struct journal_stream *stream_of(struct journal *j, unsigned slot)
     return &j->streams[j->on_devices ? j->slots : slot];
 }
 
-static uint64_t live_slots(const struct journal *j)
-{
-    uint64_t slots = 0;
-    for (unsigned slot = 0; slot < j->slots; slot++)
-        if (member_writable(&j->array->members[slot]))
-            slots |= slot_bit(slot);
-    return slots;
-}
-
 static uint64_t *last_id(struct journal *j, const struct uuid *volume, uint64_t row)
 {
     uint64_t hash = (row + volume->bytes[0] * UINT64_C(0x100000001)) * UINT64_C(0x9e3779b97f4a7c15);
@@ -184,7 +175,7 @@ static void group_plan(struct journal *j)
 {
     struct journal_record *record;
     uint32_t pages;
-    j->live = live_slots(j);
+    j->live = array_live_slots(j->array);
     while ((record = STAILQ_FIRST(&j->queue)) != NULL && record_fits(j, record)) {
         STAILQ_REMOVE_HEAD(&j->queue, link);
         STAILQ_INSERT_TAIL(&j->group, record, link);
@@ -461,7 +452,7 @@ static void group_build(struct journal *j)
 {
     struct journal_group *group = group_at(j, j->next_group);
     struct journal_record *record;
-    uint64_t live = live_slots(j) & j->live;
+    uint64_t live = array_live_slots(j->array) & j->live;
     *group = (struct journal_group){.first_id = j->next_id};
     for (unsigned i = 0; i < j->streams_count; i++)
         j->starts[j->next_group % GROUPS * j->streams_count + i] = j->streams[i].head;

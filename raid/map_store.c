@@ -88,15 +88,6 @@ static uint64_t block_offset(const struct map_store *store, unsigned block, unsi
            slot * REGION_BLOCK_BYTES;
 }
 
-static uint64_t live_slots(const struct array *array)
-{
-    uint64_t slots = 0;
-    for (unsigned slot = 0; slot < array->description.members_count; slot++)
-        if (member_writable(&array->members[slot]))
-            slots |= slot_bit(slot);
-    return slots;
-}
-
 /* --- one block to some members --- */
 
 static void writer_over(struct map_store *store);
@@ -138,7 +129,7 @@ static void block_write(struct map_store *store, unsigned block, uint64_t slots,
     struct map_writer *writer = writer_free(store);
     struct array *array = store->array;
     unsigned half = store->map.of_block[block].sequence % 2;
-    slots &= live_slots(array);
+    slots &= array_live_slots(array);
     if (slots == 0)
         return;
     store->busy++;
@@ -401,7 +392,7 @@ static void block_settle(struct map_store *store, unsigned block, unsigned at)
     struct array *array = store->array;
     const uint8_t *bytes = NULL;
     bool known;
-    uint64_t newest = block_newest(store, block, at, &bytes, &known), pairs = live_slots(array);
+    uint64_t newest = block_newest(store, block, at, &bytes, &known), pairs = array_live_slots(array);
     if (newest != 0 && known)
         region_block_load(&store->map, block, bytes);
     else
@@ -676,7 +667,7 @@ bool map_store_open(struct map_store *store, bool fresh, struct task *over)
     store->load = !fresh;
     for (unsigned block = 0; fresh && block < store->map.blocks; block++)
         store->map.of_block[block].sequence = 1;
-    store->joined = fresh ? live_slots(store->array) : 0;
+    store->joined = fresh ? array_live_slots(store->array) : 0;
     scan_start(store);
     return true;
 }

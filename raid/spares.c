@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/crc32c.h"
 #include "core/log.h"
 #include "raid/superblock.h"
@@ -80,17 +81,6 @@ unsigned spares_most_urgent(const struct spare_need *needs, unsigned count)
 static const char magic[16] = "Corbel spare\n";
 enum { VERSION_AT = 16, NAME_AT = 20, CRC_AT = SPARE_LABEL_BYTES - 4 };
 
-static void put_u32(uint8_t *at, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint32_t get_u32(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
 bool spare_label_encode(uint8_t bytes[SPARE_LABEL_BYTES], const char *array)
 {
     size_t len = strlen(array);
@@ -98,16 +88,16 @@ bool spare_label_encode(uint8_t bytes[SPARE_LABEL_BYTES], const char *array)
         return false;
     memset(bytes, 0, SPARE_LABEL_BYTES);
     memcpy(bytes, magic, sizeof magic);
-    put_u32(bytes + VERSION_AT, 1);
+    put_le32(bytes + VERSION_AT, 1);
     memcpy(bytes + NAME_AT, array, len);
-    put_u32(bytes + CRC_AT, crc32c(0, bytes, CRC_AT));
+    put_le32(bytes + CRC_AT, crc32c(0, bytes, CRC_AT));
     return true;
 }
 
 bool spare_label_decode(const uint8_t bytes[SPARE_LABEL_BYTES], char array[SPARE_ARRAY_SIZE])
 {
-    if (memcmp(bytes, magic, sizeof magic) != 0 || get_u32(bytes + VERSION_AT) != 1 ||
-        get_u32(bytes + CRC_AT) != crc32c(0, bytes, CRC_AT))
+    if (memcmp(bytes, magic, sizeof magic) != 0 || get_le32(bytes + VERSION_AT) != 1 ||
+        get_le32(bytes + CRC_AT) != crc32c(0, bytes, CRC_AT))
         return false;
     memcpy(array, bytes + NAME_AT, SPARE_ARRAY_SIZE);
     return superblock_text_ok(array, SPARE_ARRAY_SIZE);

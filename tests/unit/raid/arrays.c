@@ -368,6 +368,33 @@ bool rig_holds(struct rig *rig, const char *volume, uint64_t seed)
     return same;
 }
 
+struct blkdev *rig_volume(struct rig *rig)
+{
+    return array_volume(rig->array, "v");
+}
+
+void rig_put(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
+{
+    uint8_t *bytes = malloc(len);
+    ASSERT(bytes != NULL);
+    test_fill(bytes, len, seed);
+    enum blk_status status = test_io(rig->t, rig_volume(rig), BLK_WRITE, 0, off, bytes, len);
+    ASSERT(status == BLK_OK);
+    free(bytes);
+}
+
+bool rig_has(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
+{
+    uint8_t *want = calloc(1, len), *have = malloc(len);
+    ASSERT(want != NULL && have != NULL);
+    if (seed != 0)
+        test_fill(want, len, seed);
+    bool same = test_io(rig->t, rig_volume(rig), BLK_READ, 0, off, have, len) == BLK_OK && memcmp(want, have, len) == 0;
+    free(want);
+    free(have);
+    return same;
+}
+
 struct array_info rig_info(struct rig *rig)
 {
     struct array_info info;

@@ -75,6 +75,10 @@ enum sb_verdict rig_label(const struct rig *rig, unsigned slot, struct sb_label 
 /* All bytes of a volume from a seed, in requests of `step` bytes; and: are they there? */
 enum blk_status rig_fill(struct rig *rig, const char *volume, uint64_t seed, uint64_t step);
 bool rig_holds(struct rig *rig, const char *volume, uint64_t seed);
+/* Of volume "v": write bytes of a seed, which must succeed; and: are they there? Seed 0: zeroes. */
+struct blkdev *rig_volume(struct rig *rig);
+void rig_put(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed);
+bool rig_has(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed);
 
 struct array_info rig_info(struct rig *rig);
 /* Run until no job is left. */

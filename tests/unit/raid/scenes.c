@@ -8,7 +8,7 @@
 #include "raid/array_impl.h"
 #include "tests/unit/lib/gf_reference.h"
 
-enum { ORDERS_OF_MANY = 60, ALL_ORDERS_UP_TO = 4 };
+enum { WRITTEN_DISK = 40 * 1024 * 1024, ORDERS_OF_MANY = 60, ALL_ORDERS_UP_TO = 4 };
 
 struct scene *scene_create(unsigned disks, uint64_t bytes)
 {
@@ -22,6 +22,15 @@ void scene_destroy(struct scene *scene)
 {
     rig_destroy(scene->rig);
     free(scene);
+}
+
+struct scene *scene_written(unsigned disks, enum raid_level level, uint64_t size)
+{
+    struct scene *scene = scene_create(disks, WRITTEN_DISK);
+    cr_assert(rig_make_one(scene->rig, level, size), "%s", scene->rig->message);
+    cr_assert_eq(rig_fill(scene->rig, "v", 1, 256 * KIB), BLK_OK);
+    rig_settle(scene->rig);
+    return scene;
 }
 
 void scene_show(struct scene *scene, unsigned mask)
@@ -243,4 +252,13 @@ bool scene_redundant(const struct rig *rig, char *why, size_t why_len)
         }
     }
     return true;
+}
+
+void scene_expect_whole(struct scene *scene, uint64_t seed, const char *what)
+{
+    char why[128];
+    rig_settle(scene->rig);
+    cr_expect_str_eq(rig_info(scene->rig).state, "optimal", "%s", what);
+    cr_expect(rig_holds(scene->rig, "v", seed), "%s: other bytes", what);
+    cr_expect(scene_redundant(scene->rig, why, sizeof why), "%s: %s", what, why);
 }

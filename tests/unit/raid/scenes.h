@@ -22,6 +22,8 @@ struct scene {
 /* A scene is large. scene_destroy() frees it, and the rig with it. */
 struct scene *scene_create(unsigned disks, uint64_t bytes);
 void scene_destroy(struct scene *scene);
+/* With an array at rest, whose volume "v" is filled from seed 1. */
+struct scene *scene_written(unsigned disks, enum raid_level level, uint64_t size);
 
 /* Exactly these disks are found, without options. */
 void scene_show(struct scene *scene, unsigned mask);
@@ -43,5 +45,7 @@ bool scene_takes(const struct scene *scene, unsigned slot, unsigned disk);
  * parities those of the data, in every row that was ever written? The array is at rest. False, and a sentence.
  */
 bool scene_redundant(const struct rig *rig, char *why, size_t why_len);
+/* When all work is done: optimal, filled from the seed, redundant. */
+void scene_expect_whole(struct scene *scene, uint64_t seed, const char *what);
 
 #endif

@@ -11,34 +11,9 @@ enum { DISK = 40 * 1024 * 1024, CHUNK = 65536 };
 #define MILLISECOND 1000000ull
 #define SECOND      1000000000ull
 
-static struct blkdev *volume_of(struct rig *rig)
-{
-    return array_volume(rig->array, "v");
-}
-
 static uint64_t row_of(struct rig *rig)
 {
-    return volume_of(rig)->info.optimal_io;
-}
-
-static void put(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
-{
-    uint8_t *bytes = malloc(len);
-    test_fill(bytes, len, seed);
-    cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_WRITE, 0, off, bytes, len), BLK_OK);
-    free(bytes);
-}
-
-/* The bytes of `seed`, or zeroes (seed 0)? */
-static bool holds(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
-{
-    uint8_t *want = calloc(1, len), *have = malloc(len);
-    if (seed != 0)
-        test_fill(want, len, seed);
-    bool same = test_io(rig->t, volume_of(rig), BLK_READ, 0, off, have, len) == BLK_OK && memcmp(want, have, len) == 0;
-    free(want);
-    free(have);
-    return same;
+    return rig_volume(rig)->info.optimal_io;
 }
 
 /* All rows written and clean. */
@@ -89,10 +64,10 @@ Test(array_catchup, a_disk_that_comes_back_gets_what_it_missed_and_no_more)
         const char *name = raid_level_name(cases[i].level);
         uint64_t row = row_of(rig), before, all = written_rows(rig);
         cr_assert(rig_fail(rig, 0), "%s", rig->message);
-        put(rig, 2 * row + 512, 4096, 7);
-        put(rig, 5 * row, row, 8);
-        cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_DISCARD, 0, 7 * row, NULL, 2 * row), BLK_OK);
-        put(rig, 8 * row, 512, 9); /* unwritten meanwhile */
+        rig_put(rig, 2 * row + 512, 4096, 7);
+        rig_put(rig, 5 * row, row, 8);
+        cr_assert_eq(test_io(rig->t, rig_volume(rig), BLK_DISCARD, 0, 7 * row, NULL, 2 * row), BLK_OK);
+        rig_put(rig, 8 * row, 512, 9); /* unwritten meanwhile */
         rig_wait(rig, 30 * SECOND);
         cr_expect_eq(dirty_rows(rig), 3, "%s: %llu", name, (unsigned long long)dirty_rows(rig));
         cr_expect(rig_info(rig).clean, "%s: dirty rows do not keep it from that", name);
@@ -107,8 +82,9 @@ Test(array_catchup, a_disk_that_comes_back_gets_what_it_missed_and_no_more)
         rig_wait(rig, 12 * SECOND);
         cr_expect_eq(dirty_rows(rig), 0, "%s: whole again, so there is a sweep", name);
         cr_assert(rig_fail(rig, cases[i].mate), "%s", rig->message);
-        cr_expect(holds(rig, 2 * row + 512, 4096, 7) && holds(rig, 5 * row, row, 8), "%s", name);
-        cr_expect(holds(rig, 7 * row, row, 0) && holds(rig, 8 * row, 512, 9) && holds(rig, 8 * row + 512, row - 512, 0),
+        cr_expect(rig_has(rig, 2 * row + 512, 4096, 7) && rig_has(rig, 5 * row, row, 8), "%s", name);
+        cr_expect(rig_has(rig, 7 * row, row, 0) && rig_has(rig, 8 * row, 512, 9) &&
+                      rig_has(rig, 8 * row + 512, row - 512, 0),
                   "%s", name);
         rig_destroy(rig);
     }
@@ -119,14 +95,14 @@ Test(array_catchup, rows_that_a_member_lacks_outlast_clean_stops_and_need_no_res
     struct rig *rig = rig_full(4, RAID_5);
     uint64_t row = row_of(rig);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
-    put(rig, row, 4096, 5);
+    rig_put(rig, row, 4096, 5);
     cr_assert(rig_close(rig), "%s", rig->message);
     for (unsigned life = 0; life < 2; life++) {
         cr_assert(rig_assemble(rig, 0xd, false), "clean and degraded: %s", rig->assembly.reason);
         cr_expect(rig->assembly.array.clean);
         cr_expect_eq(rig_info(rig).jobs_count, 0, "nothing is suspect");
         cr_expect_eq(dirty_rows(rig), 1 + life);
-        put(rig, (2 + life) * row, 4096, 6);
+        rig_put(rig, (2 + life) * row, 4096, 6);
         cr_assert(rig_close(rig), "%s", rig->message);
     }
     cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->assembly.reason);
@@ -135,7 +111,7 @@ Test(array_catchup, rows_that_a_member_lacks_outlast_clean_stops_and_need_no_res
     cr_expect_eq(rebuild_rows(rig, 4), 3);
     rig_settle(rig);
     cr_assert(rig_fail(rig, 0), "%s", rig->message);
-    cr_expect(holds(rig, row, 4096, 5) && holds(rig, 2 * row, 4096, 6) && holds(rig, 3 * row, 4096, 6));
+    cr_expect(rig_has(rig, row, 4096, 5) && rig_has(rig, 2 * row, 4096, 6) && rig_has(rig, 3 * row, 4096, 6));
     rig_destroy(rig);
 }
 
@@ -144,17 +120,17 @@ Test(array_catchup, after_a_kill_dirty_rows_are_suspect_and_still_all_that_is_mi
     struct rig *rig = rig_full(3, RAID_1);
     uint64_t row = row_of(rig);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
-    put(rig, row, 4096, 5);
+    rig_put(rig, row, 4096, 5);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 0x5, false), "%s", rig->assembly.reason);
-    put(rig, 2 * row, 4096, 6);
+    rig_put(rig, 2 * row, 4096, 6);
     rig_settle(rig);
     cr_expect_eq(dirty_rows(rig), 2, "resynchronised, and not forgotten");
     cr_assert(rig_online(rig, 1), "%s", rig->message);
     cr_expect_eq(rebuild_rows(rig, 3), 2);
     rig_settle(rig);
     cr_assert(rig_fail(rig, 0) && rig_fail(rig, 2), "%s", rig->message);
-    cr_expect(holds(rig, row, 4096, 5) && holds(rig, 2 * row, 4096, 6));
+    cr_expect(rig_has(rig, row, 4096, 5) && rig_has(rig, 2 * row, 4096, 6));
     rig_destroy(rig);
 }
 
@@ -165,7 +141,7 @@ Test(array_catchup, a_disk_that_was_not_there_may_return_by_itself)
     cr_assert(rig_close(rig), "%s", rig->message);
     cr_assert(rig_assemble(rig, 0xb, false), "%s", rig->assembly.reason);
     cr_expect_eq(rig->assembly.returned_of_slot[2], -1);
-    put(rig, row, 4096, 5);
+    rig_put(rig, row, 4096, 5);
     cr_assert(rig_close(rig), "%s", rig->message);
     cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->assembly.reason);
     cr_expect_eq(rig->assembly.returned_of_slot[2], 2);
@@ -174,7 +150,7 @@ Test(array_catchup, a_disk_that_was_not_there_may_return_by_itself)
     cr_assert(rig_online(rig, 2), "%s", rig->message);
     rig_settle(rig);
     fault_kill(rig->dev[3]);
-    put(rig, 2 * row, 2 * row, 6);
+    rig_put(rig, 2 * row, 2 * row, 6);
     rig_wait(rig, SECOND);
     cr_assert(rig_close(rig), "%s", rig->message);
     fault_revive(rig->dev[3]);
@@ -184,7 +160,7 @@ Test(array_catchup, a_disk_that_was_not_there_may_return_by_itself)
     cr_expect_eq(rebuild_rows(rig, 4), 2);
     rig_settle(rig);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
-    cr_expect(holds(rig, row, 4096, 5) && holds(rig, 2 * row, 2 * row, 6));
+    cr_expect(rig_has(rig, row, 4096, 5) && rig_has(rig, 2 * row, 2 * row, 6));
     rig_destroy(rig);
 }
 
@@ -193,13 +169,13 @@ Test(array_catchup, one_that_leaves_again_in_its_catch_up_is_caught_up_later)
     struct rig *rig = rig_full(4, RAID_5);
     uint64_t row = row_of(rig);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
-    put(rig, 0, 8 * row, 5);
+    rig_put(rig, 0, 8 * row, 5);
     for (unsigned i = 0; i < 4; i++)
         rig->mem[i]->latency_ns = 25 * MILLISECOND;
     cr_assert(rig_online(rig, 1), "%s", rig->message);
     rig_wait(rig, 40 * MILLISECOND);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
-    put(rig, 20 * row, 4096, 6);
+    rig_put(rig, 20 * row, 4096, 6);
     cr_assert(rig_online(rig, 1), "%s", rig->message);
     cr_expect_eq(rebuild_rows(rig, 4), 9);
     rig_wait(rig, 40 * MILLISECOND);
@@ -210,7 +186,7 @@ Test(array_catchup, one_that_leaves_again_in_its_catch_up_is_caught_up_later)
     rig_settle(rig);
     cr_expect_str_eq(rig_info(rig).state, "optimal");
     cr_assert(rig_fail(rig, 3), "%s", rig->message);
-    cr_expect(holds(rig, 0, 8 * row, 5) && holds(rig, 20 * row, 4096, 6));
+    cr_expect(rig_has(rig, 0, 8 * row, 5) && rig_has(rig, 20 * row, 4096, 6));
     rig_destroy(rig);
 }
 
@@ -219,9 +195,9 @@ Test(array_catchup, two_that_left_at_different_times_are_served_by_one_map)
     struct rig *rig = rig_full(5, RAID_6);
     uint64_t row = row_of(rig);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
-    put(rig, row, row, 5);
+    rig_put(rig, row, row, 5);
     cr_assert(rig_fail(rig, 3), "%s", rig->message);
-    put(rig, 2 * row, row, 6);
+    rig_put(rig, 2 * row, row, 6);
     cr_assert(rig_online(rig, 1), "%s", rig->message);
     rig_settle(rig);
     rig_wait(rig, 20 * SECOND);
@@ -231,7 +207,7 @@ Test(array_catchup, two_that_left_at_different_times_are_served_by_one_map)
     rig_settle(rig);
     cr_expect_str_eq(rig_info(rig).state, "optimal");
     cr_assert(rig_fail(rig, 0) && rig_fail(rig, 4), "%s", rig->message);
-    cr_expect(holds(rig, row, row, 5) && holds(rig, 2 * row, row, 6));
+    cr_expect(rig_has(rig, row, row, 5) && rig_has(rig, 2 * row, row, 6));
     rig_destroy(rig);
 }
 
@@ -290,7 +266,7 @@ Test(array_catchup, in_doubt_all_of_it_is_rebuilt)
         uint64_t row = row_of(rig), all = written_rows(rig);
         uint8_t *snapshot = malloc(DISK);
         memcpy(snapshot, rig->mem[1]->bytes, DISK);
-        put(rig, 0, 4096, 3);
+        rig_put(rig, 0, 4096, 3);
         rig_wait(rig, 12 * SECOND);
         if (cases[i].doubt == NOT_KNOWN) {
             cr_assert(rig_fail(rig, 1));
@@ -301,11 +277,11 @@ Test(array_catchup, in_doubt_all_of_it_is_rebuilt)
         cr_assert(rig_close(rig), "%s", rig->message);
         if (cases[i].doubt == APART) {
             cr_assert(rig_assemble(rig, 2, false), "%s", rig->assembly.reason);
-            put(rig, 9 * row, 4096, 99);
+            rig_put(rig, 9 * row, 4096, 99);
             cr_assert(rig_close(rig), "%s", rig->message);
         }
         cr_assert(rig_assemble(rig, 1, false), "%s", rig->assembly.reason);
-        put(rig, row, 4096, 5);
+        rig_put(rig, row, 4096, 5);
         struct array_disk disk = make_doubtful(rig, cases[i].doubt, snapshot);
         rig->mem[1]->latency_ns = 100000;
         online_as(rig, &disk);
@@ -314,8 +290,8 @@ Test(array_catchup, in_doubt_all_of_it_is_rebuilt)
         rig_settle(rig);
         cr_expect_str_eq(rig_info(rig).state, "optimal", "%s", cases[i].name);
         cr_assert(rig_fail(rig, 0), "%s", rig->message);
-        cr_expect(holds(rig, 0, 4096, 3) && holds(rig, row, 4096, 5), "%s", cases[i].name);
-        cr_expect_not(holds(rig, 9 * row, 4096, 99), "%s", cases[i].name);
+        cr_expect(rig_has(rig, 0, 4096, 3) && rig_has(rig, row, 4096, 5), "%s", cases[i].name);
+        cr_expect_not(rig_has(rig, 9 * row, 4096, 99), "%s", cases[i].name);
         rig_destroy(rig);
         free(snapshot);
     }
@@ -328,8 +304,8 @@ Test(array_catchup, the_loser_of_a_split_brain_is_rebuilt)
     cr_assert(rig_close(rig), "%s", rig->message);
     for (unsigned half = 0; half < 2; half++) {
         cr_assert(rig_assemble(rig, 1u << half, false), "%s", rig->assembly.reason);
-        put(rig, (3 + half) * row, 4096, 50 + half);
-        put(rig, 10 * row, 4096, 60 + half);
+        rig_put(rig, (3 + half) * row, 4096, 50 + half);
+        rig_put(rig, 10 * row, 4096, 60 + half);
         cr_assert(rig_close(rig), "%s", rig->message);
     }
     cr_assert_not(rig_assemble(rig, 3, false));
@@ -341,8 +317,8 @@ Test(array_catchup, the_loser_of_a_split_brain_is_rebuilt)
     cr_expect_eq(rebuild_rows(rig, 2), all);
     rig_settle(rig);
     cr_assert(rig_fail(rig, !loser), "%s", rig->message);
-    cr_expect(holds(rig, (3 + !loser) * row, 4096, 50 + !loser) && holds(rig, 10 * row, 4096, 60 + !loser));
-    cr_expect_not(holds(rig, (3 + loser) * row, 4096, 50 + loser));
+    cr_expect(rig_has(rig, (3 + !loser) * row, 4096, 50 + !loser) && rig_has(rig, 10 * row, 4096, 60 + !loser));
+    cr_expect_not(rig_has(rig, (3 + loser) * row, 4096, 50 + loser));
     rig_destroy(rig);
 }
 
@@ -352,8 +328,8 @@ Test(array_catchup, what_a_lost_disk_had_in_its_cache_only_stays_dirty)
 {
     struct rig *rig = rig_full(3, RAID_5);
     uint64_t row = row_of(rig);
-    put(rig, row, 4096, 5);
-    put(rig, 2 * row, 4096, 6);
+    rig_put(rig, row, 4096, 5);
+    rig_put(rig, 2 * row, 4096, 6);
     struct fault_rule flush = {.ops = 1u << BLK_FLUSH, .status = BLK_GONE};
     (void)fault_add(rig->dev[1], &flush);
     rig_wait(rig, 12 * SECOND);
@@ -373,7 +349,7 @@ Test(array_catchup, a_clean_row_is_not_written_before_a_loss_is_on_disk)
     uint8_t old[4096], want[4096];
     const uint8_t *at = NULL;
     test_fill(want, sizeof want, 77);
-    cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_READ, 0, 0, old, sizeof old), BLK_OK);
+    cr_assert_eq(test_io(rig->t, rig_volume(rig), BLK_READ, 0, 0, old, sizeof old), BLK_OK);
     for (uint64_t off = 0; at == NULL && off + 4096 <= DISK; off += 4096)
         if (memcmp(rig->mem[0]->bytes + off, old, sizeof old) == 0)
             at = rig->mem[0]->bytes + off;
@@ -424,7 +400,7 @@ Test(array_catchup, what_is_suspect_after_a_kill_is_a_matter_of_policy)
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct rig *rig = rig_full(4, RAID_5);
         uint64_t all = written_rows(rig);
-        put(rig, 0, 4096, 3);
+        rig_put(rig, 0, 4096, 3);
         if (cases[i].clean)
             cr_assert(rig_close(rig), "%s", rig->message);
         else
@@ -452,7 +428,7 @@ static struct rig *rig_of_policy(enum sb_consistency policy)
     cr_assert(rig_make(rig, spec), "%s", rig->message);
     cr_assert_eq(rig_fill(rig, "v", 1, MIB), BLK_OK);
     rig_wait(rig, 3 * SECOND);
-    put(rig, 0, 4096, 3);
+    rig_put(rig, 0, 4096, 3);
     return rig;
 }
 
@@ -489,14 +465,14 @@ Test(array_catchup, one_that_is_lost_among_unmarked_writes_is_rebuilt_and_later_
             rig_wait(rig, quiet * 3 * SECOND);
             cr_expect_eq(dirty_rows(rig), 0, "policy %u", policies[i]);
             cr_assert(rig_fail(rig, 1), "%s", rig->message);
-            put(rig, 5 * row_of(rig), 4096, 6);
+            rig_put(rig, 5 * row_of(rig), 4096, 6);
             cr_expect_eq(dirty_rows(rig), 1, "policy %u: marked", policies[i]);
             uint64_t all = written_rows(rig);
             cr_assert(rig_online(rig, 1), "%s", rig->message);
             cr_expect_eq(rebuild_rows(rig, 4), quiet ? 1 : all, "policy %u, quiet %u", policies[i], quiet);
             rig_settle(rig);
             cr_assert(rig_fail(rig, 0), "%s", rig->message);
-            cr_expect(holds(rig, 0, 4096, 3) && holds(rig, 5 * row_of(rig), 4096, 6), "policy %u", policies[i]);
+            cr_expect(rig_has(rig, 0, 4096, 3) && rig_has(rig, 5 * row_of(rig), 4096, 6), "policy %u", policies[i]);
             rig_destroy(rig);
         }
 }

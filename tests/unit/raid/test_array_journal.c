@@ -22,30 +22,6 @@ static struct rig *rig_with(unsigned disks, enum raid_level level, enum sb_consi
     return rig;
 }
 
-static struct blkdev *volume_of(struct rig *rig)
-{
-    return array_volume(rig->array, "v");
-}
-
-static void put(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
-{
-    uint8_t *bytes = malloc(len);
-    test_fill(bytes, len, seed);
-    cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_WRITE, 0, off, bytes, len), BLK_OK);
-    free(bytes);
-}
-
-static bool holds(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
-{
-    uint8_t *want = calloc(1, len), *have = malloc(len);
-    if (seed != 0)
-        test_fill(want, len, seed);
-    bool same = test_io(rig->t, volume_of(rig), BLK_READ, 0, off, have, len) == BLK_OK && memcmp(want, have, len) == 0;
-    free(want);
-    free(have);
-    return same;
-}
-
 /* --- policies --- */
 
 Test(array_journal, every_level_has_a_policy_of_its_own)
@@ -101,8 +77,8 @@ Test(array_journal, a_policy_that_cannot_be_is_refused_with_the_reason)
 Test(array_journal, policy_resync_marks_nothing_and_suspects_all_that_was_written)
 {
     struct rig *rig = rig_with(3, RAID_5, SB_RESYNC);
-    put(rig, 0, 3 * 2 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 3 * 2 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     cr_expect_eq(array_usage(rig->array, 0).dirty_bytes, 0);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 7, false), "%s", rig->message);
@@ -111,7 +87,7 @@ Test(array_journal, policy_resync_marks_nothing_and_suspects_all_that_was_writte
     cr_assert(rig_close(rig));
     cr_assert(rig_assemble(rig, 7, false));
     cr_expect_eq(array_usage(rig->array, 0).dirty_bytes, 0);
-    cr_expect(holds(rig, 4096, 4096, 2));
+    cr_expect(rig_has(rig, 4096, 4096, 2));
     rig_destroy(rig);
 }
 
@@ -147,7 +123,7 @@ static void crash_after(const struct crash_case *c, unsigned steps)
     cr_assert(rig_assemble(rig, all & ~c->without, false), "%s, %u: %s", raid_level_name(c->level), c->without,
               rig->message);
     for (uint64_t off = 0; off < 2 * MIB; off += MIB)
-        cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_READ, 0, off, now + off, MIB), BLK_OK);
+        cr_assert_eq(test_io(rig->t, rig_volume(rig), BLK_READ, 0, off, now + off, MIB), BLK_OK);
     for (unsigned i = 0; i < WRITES; i++) {
         uint8_t *was = old + i * STRIDE, *is = now + i * STRIDE;
         test_fill(new, c->len, i + 1);
@@ -175,12 +151,12 @@ Test(array_journal, after_a_crash_and_a_loss_every_write_is_there_or_not)
 Test(array_journal, degraded_and_not_clean_it_starts)
 {
     struct rig *rig = rig_with(3, RAID_5, SB_PPL);
-    put(rig, 0, 4 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 6, false), "%s", rig->message);
     cr_expect_eq(rig->assembly.verdict, ASSEMBLY_DEGRADED);
-    cr_expect(holds(rig, 4096, 4096, 2) && array_usage(rig->array, 0).dirty_bytes == 0);
+    cr_expect(rig_has(rig, 4096, 4096, 2) && array_usage(rig->array, 0).dirty_bytes == 0);
     rig_destroy(rig);
 }
 
@@ -188,7 +164,7 @@ Test(array_journal, a_clean_stop_begins_a_new_epoch)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL);
     struct uuid epoch = array_description(rig->array)->epoch;
-    put(rig, 0, 4096, 1);
+    rig_put(rig, 0, 4096, 1);
     cr_assert(rig_close(rig));
     cr_assert(rig_assemble(rig, 15, false));
     cr_expect_not(uuid_equal(&epoch, &array_description(rig->array)->epoch));
@@ -202,13 +178,13 @@ static void ring_case(enum sb_consistency policy, uint64_t len)
     struct rig *rig = rig_with(4, RAID_5, policy);
     cr_assert_eq(rig_fill(rig, "v", OLD, 64 * KIB), BLK_OK);
     for (unsigned i = 0; i < 600; i++) /* several times what the ring holds */
-        put(rig, i * 7 % 10 * STRIDE + i % 16 * 512, len, i + 1);
+        rig_put(rig, i * 7 % 10 * STRIDE + i % 16 * 512, len, i + 1);
     for (unsigned i = 590; i < 600; i++)
-        cr_expect(holds(rig, i * 7 % 10 * STRIDE + i % 16 * 512, len, i + 1), "write %u", i);
+        cr_expect(rig_has(rig, i * 7 % 10 * STRIDE + i % 16 * 512, len, i + 1), "write %u", i);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 14, false), "%s", rig->message);
     for (unsigned i = 590; i < 600; i++)
-        cr_expect(holds(rig, i * 7 % 10 * STRIDE + i % 16 * 512, len, i + 1), "write %u after a crash", i);
+        cr_expect(rig_has(rig, i * 7 % 10 * STRIDE + i % 16 * 512, len, i + 1), "write %u after a crash", i);
     rig_destroy(rig);
 }
 
@@ -222,29 +198,29 @@ Test(array_journal, a_ring_that_runs_full_goes_on)
 Test(array_journal, what_was_given_back_does_not_come_back)
 {
     struct rig *rig = rig_with(3, RAID_5, SB_JOURNAL);
-    put(rig, 0, 2 * CHUNK, 1);
-    put(rig, 8192, 4096, 2);
-    cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_DISCARD, 0, 0, NULL, 2 * CHUNK), BLK_OK);
-    put(rig, 0, 4096, 3); /* fills the row anew, without a record */
+    rig_put(rig, 0, 2 * CHUNK, 1);
+    rig_put(rig, 8192, 4096, 2);
+    cr_assert_eq(test_io(rig->t, rig_volume(rig), BLK_DISCARD, 0, 0, NULL, 2 * CHUNK), BLK_OK);
+    rig_put(rig, 0, 4096, 3); /* fills the row anew, without a record */
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 7, false));
-    cr_expect(holds(rig, 0, 4096, 3) && holds(rig, 4096, 2 * CHUNK - 4096, 0));
+    cr_expect(rig_has(rig, 0, 4096, 3) && rig_has(rig, 4096, 2 * CHUNK - 4096, 0));
     rig_destroy(rig);
 }
 
 Test(array_journal, a_disk_that_comes_back_brings_no_old_parts)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL);
-    put(rig, 0, 4 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     cr_assert(rig_fail(rig, 1));
-    put(rig, 4096, 4096, 3);
+    rig_put(rig, 4096, 4096, 3);
     cr_assert(rig_online(rig, 1), "%s", rig->message);
-    put(rig, 8192, 4096, 4);
+    rig_put(rig, 8192, 4096, 4);
     rig_settle(rig);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 3, false), "%s", rig->message);
-    cr_expect(holds(rig, 4096, 4096, 3) && holds(rig, 8192, 4096, 4));
+    cr_expect(rig_has(rig, 4096, 4096, 3) && rig_has(rig, 8192, 4096, 4));
     rig_destroy(rig);
 }
 
@@ -268,9 +244,9 @@ Test(array_journal, a_small_write_is_logged_by_those_that_are_written)
     } cases[] = {{SB_PPL, 0, 1}, {SB_JOURNAL, 2, 0}, {SB_BITMAP, 0, 0}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct rig *rig = rig_with(4, RAID_5, cases[i].policy);
-        put(rig, 0, 4096, 1);
+        rig_put(rig, 0, 4096, 1);
         unsigned full = 0, parity = 0;
-        put(rig, 0, 4096, 2);
+        rig_put(rig, 0, 4096, 2);
         for (unsigned slot = 0; slot < 4; slot++) {
             full += entries_on(rig, slot, JOURNAL_FULL);
             parity += entries_on(rig, slot, JOURNAL_PARITY);
@@ -285,8 +261,8 @@ Test(array_journal, a_small_write_is_logged_by_those_that_are_written)
 Test(array_journal, a_disk_that_joined_is_given_a_tail_though_nothing_is_written)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL);
-    put(rig, 0, 4 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     cr_assert(rig_fail(rig, 1));
     unsigned before = entries_on(rig, 1, JOURNAL_TAIL);
     cr_assert(rig_online(rig, 1), "%s", rig->message);
@@ -298,8 +274,8 @@ Test(array_journal, a_disk_that_joined_is_given_a_tail_though_nothing_is_written
 Test(array_journal, a_ring_that_cannot_be_read_costs_its_disk_and_no_data)
 {
     struct rig *rig = rig_with(4, RAID_5, SB_JOURNAL);
-    put(rig, 0, 3 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 3 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     rig_kill(rig);
     struct sb_label label;
     cr_assert_eq(rig_label(rig, 2, &label), SB_VALID);
@@ -308,6 +284,6 @@ Test(array_journal, a_ring_that_cannot_be_read_costs_its_disk_and_no_data)
     cr_assert_geq(fault_add(rig->dev[2], &bad), 0);
     cr_assert(rig_assemble(rig, 15, false), "%s", rig->message);
     cr_expect_str_eq(rig_info(rig).members[2].state, "failed");
-    cr_expect(holds(rig, 4096, 4096, 2));
+    cr_expect(rig_has(rig, 4096, 4096, 2));
     rig_destroy(rig);
 }

@@ -14,30 +14,12 @@ enum { DISK = 40 * 1024 * 1024 };
 #define MILLISECOND 1000000ull
 #define SECOND      1000000000ull
 
-static struct scene *written_array(unsigned disks, enum raid_level level, uint64_t size)
-{
-    struct scene *scene = scene_create(disks, DISK);
-    cr_assert(rig_make_one(scene->rig, level, size), "%s", scene->rig->message);
-    cr_assert_eq(rig_fill(scene->rig, "v", 1, 256 * KIB), BLK_OK);
-    rig_settle(scene->rig);
-    return scene;
-}
-
-static void expect_whole(struct scene *scene, uint64_t seed, const char *what)
-{
-    char why[128];
-    rig_settle(scene->rig);
-    cr_expect_str_eq(rig_info(scene->rig).state, "optimal", "%s", what);
-    cr_expect(rig_holds(scene->rig, "v", seed), "%s: other bytes", what);
-    cr_expect(scene_redundant(scene->rig, why, sizeof why), "%s: %s", what, why);
-}
-
 /* --- blocks of 4096 --- */
 
 /* 3: a disk of 4096-byte blocks was let into an array of 512; after the next start requests of 512 bytes failed. */
 Test(disasters, a_disk_of_4096_byte_blocks_never_serves_a_volume_of_512)
 {
-    struct scene *scene = written_array(4, RAID_6, MIB);
+    struct scene *scene = scene_written(4, RAID_6, MIB);
     struct rig *rig = scene->rig;
     uint8_t bytes[512], want[512];
     cr_assert(rig_fail(rig, 2), "%s", rig->message);
@@ -110,7 +92,7 @@ Test(disasters, disks_that_discard_into_garbage_harm_nothing)
 /* 10: what was said to be in place was not flushed. A new disk that cannot flush is never called a good one. */
 Test(disasters, a_rebuilt_disk_is_called_active_only_after_a_flush)
 {
-    struct scene *scene = written_array(4, RAID_5, 4 * MIB);
+    struct scene *scene = scene_written(4, RAID_5, 4 * MIB);
     struct rig *rig = scene->rig;
     struct sb_label *label = calloc(1, sizeof *label);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
@@ -135,13 +117,13 @@ Test(disasters, a_rebuilt_disk_is_called_active_only_after_a_flush)
     cr_expect_geq(silent_ns, 300 * MILLISECOND);
     free(label);
     fault_clear(rig->dev[1], -1);
-    expect_whole(scene, 1, "rebuilt");
+    scene_expect_whole(scene, 1, "rebuilt");
     scene_destroy(scene);
 }
 
 Test(disasters, a_disk_that_cannot_flush_what_was_rebuilt_is_never_called_active)
 {
-    struct scene *scene = written_array(4, RAID_5, 4 * MIB);
+    struct scene *scene = scene_written(4, RAID_5, 4 * MIB);
     struct rig *rig = scene->rig;
     struct sb_label *label = calloc(1, sizeof *label);
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
@@ -193,7 +175,7 @@ Test(disasters, work_that_waits_for_its_turn_is_not_called_degraded)
 /* 35: a monitoring command disturbed the data path. Asking costs no request and no time. */
 Test(disasters, looking_at_an_array_asks_no_disk)
 {
-    struct scene *scene = written_array(4, RAID_6, 4 * MIB);
+    struct scene *scene = scene_written(4, RAID_6, 4 * MIB);
     struct rig *rig = scene->rig;
     uint64_t requests = 0, after = 0, now_ns = rig->t->loop.now_ns;
     for (unsigned disk = 0; disk < 4; disk++)
@@ -216,7 +198,7 @@ Test(disasters, scrubs_beside_requests_find_nothing_and_a_stop_in_the_middle_is_
     static const enum raid_level levels[] = {RAID_1, RAID_10, RAID_5, RAID_6};
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
         const char *name = raid_level_name(levels[i]);
-        struct scene *scene = written_array(4, levels[i], MIB);
+        struct scene *scene = scene_written(4, levels[i], MIB);
         struct rig *rig = scene->rig;
         struct array_scrub_info info;
         uint64_t dice = 12 + i;

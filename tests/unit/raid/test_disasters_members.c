@@ -15,15 +15,6 @@ enum { DISK = 40 * 1024 * 1024 };
 #define MILLISECOND 1000000ull
 #define SECOND      1000000000ull
 
-static struct scene *written_array(unsigned disks, enum raid_level level, uint64_t size)
-{
-    struct scene *scene = scene_create(disks, DISK);
-    cr_assert(rig_make_one(scene->rig, level, size), "%s", scene->rig->message);
-    cr_assert_eq(rig_fill(scene->rig, "v", 1, 256 * KIB), BLK_OK);
-    rig_settle(scene->rig);
-    return scene;
-}
-
 static unsigned all_of(const struct scene *scene)
 {
     return (1u << scene->rig->count) - 1;
@@ -33,15 +24,6 @@ static void slow_down(struct rig *rig, uint64_t latency_ns)
 {
     for (unsigned i = 0; i < rig->count; i++)
         rig->mem[i]->latency_ns = latency_ns;
-}
-
-static void expect_whole(struct scene *scene, uint64_t seed, const char *what)
-{
-    char why[128];
-    rig_settle(scene->rig);
-    cr_expect_str_eq(rig_info(scene->rig).state, "optimal", "%s", what);
-    cr_expect(rig_holds(scene->rig, "v", seed), "%s: other bytes", what);
-    cr_expect(scene_redundant(scene->rig, why, sizeof why), "%s: %s", what, why);
 }
 
 static const struct {
@@ -56,7 +38,7 @@ Test(disasters, a_disk_rebuilt_in_part_that_leaves_and_comes_back_is_rebuilt_fro
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
         const char *name = raid_level_name(levels[i].level);
-        struct scene *scene = written_array(levels[i].disks, levels[i].level, 4 * MIB);
+        struct scene *scene = scene_written(levels[i].disks, levels[i].level, 4 * MIB);
         struct rig *rig = scene->rig;
         cr_assert(rig_fail(rig, 1), "%s", rig->message);
         rig_disk_replace(rig, 1, DISK, 512);
@@ -71,7 +53,7 @@ Test(disasters, a_disk_rebuilt_in_part_that_leaves_and_comes_back_is_rebuilt_fro
         cr_expect_eq(rig_fill(rig, "v", 2, 256 * KIB), BLK_OK, "%s", name);
         rig_settle(rig);
         cr_assert(rig_online(rig, 1), "%s: %s", name, rig->message);
-        expect_whole(scene, 2, name);
+        scene_expect_whole(scene, 2, name);
         scene_destroy(scene);
     }
 }
@@ -82,7 +64,7 @@ Test(disasters, writes_at_the_very_end_of_a_rebuild_are_on_the_new_disk)
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++)
         for (unsigned round = 0; round < 6; round++) {
             const char *name = raid_level_name(levels[i].level);
-            struct scene *scene = written_array(levels[i].disks, levels[i].level, MIB);
+            struct scene *scene = scene_written(levels[i].disks, levels[i].level, MIB);
             struct rig *rig = scene->rig;
             uint8_t bytes[8192];
             uint64_t seed = round;
@@ -103,7 +85,7 @@ Test(disasters, writes_at_the_very_end_of_a_rebuild_are_on_the_new_disk)
                 after += strcmp(rig_info(rig).members[1].state, "online") == 0;
             }
             cr_expect_gt(writes, 8, "%s: the rebuild was under way", name);
-            expect_whole(scene, 3, name);
+            scene_expect_whole(scene, 3, name);
             scene_destroy(scene);
         }
 }
@@ -113,7 +95,7 @@ Test(disasters, members_that_come_and_go_during_rebuilds_lose_nothing)
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
         const char *name = raid_level_name(levels[i].level);
-        struct scene *scene = written_array(levels[i].disks, levels[i].level, MIB);
+        struct scene *scene = scene_written(levels[i].disks, levels[i].level, MIB);
         struct rig *rig = scene->rig;
         uint64_t dice = 77 + i, seed = 1;
         for (unsigned round = 0; round < 60; round++) {
@@ -131,7 +113,7 @@ Test(disasters, members_that_come_and_go_during_rebuilds_lose_nothing)
         for (unsigned slot = 0; slot < rig->count; slot++)
             if (strcmp(rig_info(rig).members[slot].state, "failed") == 0)
                 cr_expect(rig_online(rig, slot), "%s: %s", name, rig->message);
-        expect_whole(scene, seed, name);
+        scene_expect_whole(scene, seed, name);
         scene_destroy(scene);
     }
 }
@@ -139,7 +121,7 @@ Test(disasters, members_that_come_and_go_during_rebuilds_lose_nothing)
 /* 26: two spares took the place of one disk. */
 Test(disasters, one_slot_takes_one_disk)
 {
-    struct scene *scene = written_array(4, RAID_5, 4 * MIB);
+    struct scene *scene = scene_written(4, RAID_5, 4 * MIB);
     struct rig *rig = scene->rig;
     cr_assert(rig_fail(rig, 2), "%s", rig->message);
     slow_down(rig, 2 * MILLISECOND);
@@ -156,7 +138,7 @@ Test(disasters, a_second_disk_lost_in_a_rebuild_is_borne_where_redundancy_is_lef
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
         const char *name = raid_level_name(levels[i].level);
-        struct scene *scene = written_array(levels[i].disks, levels[i].level, 4 * MIB);
+        struct scene *scene = scene_written(levels[i].disks, levels[i].level, 4 * MIB);
         struct rig *rig = scene->rig;
         cr_assert(rig_fail(rig, 1), "%s", rig->message);
         slow_down(rig, MILLISECOND);
@@ -171,7 +153,7 @@ Test(disasters, a_second_disk_lost_in_a_rebuild_is_borne_where_redundancy_is_lef
         slow_down(rig, 100000);
         if (borne) {
             cr_assert(rig_online(rig, 0), "%s: %s", name, rig->message);
-            expect_whole(scene, 2, name);
+            scene_expect_whole(scene, 2, name);
         } else { /* nothing was acknowledged; it goes on where it was when the disk is back */
             cr_expect_not(rig_close(rig));
             cr_assert(scene_start(scene, all_of(scene)) || scene->rig->assembly.verdict == ASSEMBLY_DIRTY_DEGRADED,
@@ -188,7 +170,7 @@ Test(disasters, a_second_disk_lost_in_a_rebuild_is_borne_where_redundancy_is_lef
 /* 41: members pulled at random during verified writes, a thousand times in all. */
 static void pull_during_writes(unsigned level, unsigned rounds)
 {
-    struct scene *scene = written_array(levels[level].disks, levels[level].level, MIB);
+    struct scene *scene = scene_written(levels[level].disks, levels[level].level, MIB);
     struct rig *rig = scene->rig;
     const char *name = raid_level_name(levels[level].level);
     uint64_t dice = 1000 + level;
@@ -237,7 +219,7 @@ Test(disasters, every_set_of_members_that_may_be_away_is_borne_by_the_array_as_a
         for (unsigned away = 1; away < 1u << levels[i].disks; away++) {
             if ((unsigned)__builtin_popcount(away) != levels[i].bears)
                 continue;
-            struct scene *scene = written_array(levels[i].disks, levels[i].level, 512 * KIB);
+            struct scene *scene = scene_written(levels[i].disks, levels[i].level, 512 * KIB);
             struct rig *rig = scene->rig;
             cr_assert(rig_close(rig), "%s", rig->message);
             cr_assert(scene_start(scene, all_of(scene) & ~away), "%s without %x: %s", raid_level_name(levels[i].level),
@@ -255,7 +237,7 @@ Test(disasters, three_of_four_disks_that_lose_power_are_complete_when_they_are_b
     static const enum raid_level dock[] = {RAID_5, RAID_6, RAID_10, RAID_0};
     for (unsigned i = 0; i < ARRAY_LENGTH(dock); i++) {
         const char *name = raid_level_name(dock[i]);
-        struct scene *scene = written_array(4, dock[i], MIB);
+        struct scene *scene = scene_written(4, dock[i], MIB);
         struct rig *rig = scene->rig;
         struct rig_write write = {0};
         for (unsigned disk = 1; disk < 4; disk++)
@@ -290,7 +272,7 @@ Test(disasters, a_disk_pulled_and_put_in_again_is_taken_back_and_rebuilt)
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
         const char *name = raid_level_name(levels[i].level);
-        struct scene *scene = written_array(levels[i].disks, levels[i].level, MIB);
+        struct scene *scene = scene_written(levels[i].disks, levels[i].level, MIB);
         struct rig *rig = scene->rig;
         fault_kill(rig->dev[1]);
         cr_expect_eq(rig_fill(rig, "v", 2, 64 * KIB), BLK_OK, "%s", name);
@@ -299,7 +281,7 @@ Test(disasters, a_disk_pulled_and_put_in_again_is_taken_back_and_rebuilt)
         cr_expect_not_null(strstr(rig->message, "disk disk1 cannot be read (device gone)"), "%s", rig->message);
         fault_revive(rig->dev[1]);
         cr_assert(rig_online(rig, 1), "%s: %s", name, rig->message);
-        expect_whole(scene, 2, name);
+        scene_expect_whole(scene, 2, name);
         scene_destroy(scene);
     }
 }
@@ -307,7 +289,7 @@ Test(disasters, a_disk_pulled_and_put_in_again_is_taken_back_and_rebuilt)
 /* 23: a disk that the system calls by another name was missing. */
 Test(disasters, disks_that_change_their_names_are_found_by_what_stands_on_them)
 {
-    struct scene *scene = written_array(4, RAID_6, MIB);
+    struct scene *scene = scene_written(4, RAID_6, MIB);
     struct rig *rig = scene->rig;
     static const char *const renamed[] = {"disk3", "sdx", "disk0", "disk1"};
     cr_assert(rig_close(rig), "%s", rig->message);
@@ -321,7 +303,7 @@ Test(disasters, disks_that_change_their_names_are_found_by_what_stands_on_them)
     cr_assert(scene_open(scene), "%s", rig->message);
     for (unsigned slot = 0; slot < 4; slot++)
         cr_expect_str_eq(rig_info(rig).members[slot].identity, renamed[slot]);
-    expect_whole(scene, 1, "renamed");
+    scene_expect_whole(scene, 1, "renamed");
     scene_destroy(scene);
 }
 
@@ -330,12 +312,12 @@ Test(disasters, disks_that_change_their_names_are_found_by_what_stands_on_them)
 /* 16: a larger replacement was not accepted. */
 Test(disasters, a_larger_disk_is_fine_as_a_replacement)
 {
-    struct scene *scene = written_array(3, RAID_5, 0);
+    struct scene *scene = scene_written(3, RAID_5, 0);
     struct rig *rig = scene->rig;
     cr_assert(rig_fail(rig, 1), "%s", rig->message);
     rig_disk_replace(rig, 1, DISK + 2048 * MIB, 512);
     cr_assert(rig_online(rig, 1), "%s", rig->message);
-    expect_whole(scene, 1, "on a larger disk");
+    scene_expect_whole(scene, 1, "on a larger disk");
     cr_assert(rig_close(rig), "%s", rig->message);
     cr_assert(scene_start(scene, 7), "%s", rig->assembly.reason);
     cr_expect_eq(rig->assembly.verdict, ASSEMBLY_COMPLETE, "%s", rig->assembly.reason);
@@ -356,6 +338,6 @@ Test(disasters, a_replacement_smaller_by_less_than_the_rounding_fits)
     cr_assert(rig_fail(rig, 2), "%s", rig->message);
     rig_disk_replace(rig, 2, DISK + 4 * KIB, 512);
     cr_assert(rig_online(rig, 2), "%s", rig->message);
-    expect_whole(scene, 1, "on a smaller disk");
+    scene_expect_whole(scene, 1, "on a smaller disk");
     scene_destroy(scene);
 }

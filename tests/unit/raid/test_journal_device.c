@@ -25,29 +25,6 @@ static struct rig *rig_with(unsigned disks, enum raid_level level, enum sb_consi
     return rig;
 }
 
-static struct blkdev *volume_of(struct rig *rig)
-{
-    return array_volume(rig->array, "v");
-}
-
-static void put(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
-{
-    uint8_t *bytes = malloc(len);
-    test_fill(bytes, len, seed);
-    cr_assert_eq(test_io(rig->t, volume_of(rig), BLK_WRITE, 0, off, bytes, len), BLK_OK);
-    free(bytes);
-}
-
-static bool holds(struct rig *rig, uint64_t off, uint64_t len, uint64_t seed)
-{
-    uint8_t *want = malloc(len), *have = malloc(len);
-    test_fill(want, len, seed);
-    bool same = test_io(rig->t, volume_of(rig), BLK_READ, 0, off, have, len) == BLK_OK && memcmp(want, have, len) == 0;
-    free(want);
-    free(have);
-    return same;
-}
-
 static void device_fails(struct rig *rig, unsigned index, uint32_t ops, enum blk_status status)
 {
     struct fault_rule rule = {.ops = ops, .off = 0, .len = UINT64_MAX, .status = status};
@@ -235,7 +212,7 @@ static void crash_check(struct crash *crash, const char *what, unsigned steps)
     uint8_t *old = malloc(2 * MIB), *now = malloc(2 * MIB), *new = malloc(crash->len);
     test_fill(old, 2 * MIB, OLD);
     for (uint64_t off = 0; off < 2 * MIB; off += MIB)
-        cr_assert_eq(test_io(crash->rig->t, volume_of(crash->rig), BLK_READ, 0, off, now + off, MIB), BLK_OK);
+        cr_assert_eq(test_io(crash->rig->t, rig_volume(crash->rig), BLK_READ, 0, off, now + off, MIB), BLK_OK);
     for (unsigned i = 0; i < WRITES; i++) {
         uint8_t *was = old + i * STRIDE, *is = now + i * STRIDE;
         const struct rig_write *write = &crash->writes[i];
@@ -275,8 +252,8 @@ Test(journal_device, after_a_crash_and_a_loss_every_write_is_there_or_not)
 Test(journal_device, what_is_logged_stands_on_the_devices_and_nowhere_else)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 2);
-    put(rig, 0, 4 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     unsigned parts = entries_on_device(rig, 0);
     cr_expect_geq(parts, 3, "a chunk and two parities");
     cr_expect_eq(entries_on_device(rig, 1), parts);
@@ -289,11 +266,11 @@ Test(journal_device, a_ring_that_runs_full_goes_on)
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 1);
     cr_assert_eq(rig_fill(rig, "v", OLD, 64 * KIB), BLK_OK);
     for (unsigned i = 0; i < 200; i++)
-        put(rig, i * 7 % 10 * STRIDE + i % 16 * 512, 100 * KIB, i + 1);
+        rig_put(rig, i * 7 % 10 * STRIDE + i % 16 * 512, 100 * KIB, i + 1);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 12, false), "%s", rig->message);
     for (unsigned i = 190; i < 200; i++)
-        cr_expect(holds(rig, i * 7 % 10 * STRIDE + i % 16 * 512, 100 * KIB, i + 1), "write %u after a crash", i);
+        cr_expect(rig_has(rig, i * 7 % 10 * STRIDE + i % 16 * 512, 100 * KIB, i + 1), "write %u after a crash", i);
     rig_destroy(rig);
 }
 
@@ -302,33 +279,33 @@ Test(journal_device, a_ring_that_runs_full_goes_on)
 Test(journal_device, the_last_device_fails_and_the_members_take_over)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 1);
-    put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 0, 4 * CHUNK, 1);
     struct uuid epoch = array_description(rig->array)->epoch;
     device_fails(rig, 0, 1 << BLK_WRITE, BLK_GONE);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 4096, 4096, 2);
     cr_expect_str_eq(state_of(rig, 0), "lost");
     cr_expect_not(uuid_equal(&epoch, &array_description(rig->array)->epoch));
     cr_expect_geq(entries_on_members(rig), 3);
-    put(rig, 8192, 4096, 3);
+    rig_put(rig, 8192, 4096, 3);
     rig_kill(rig);
     device_away(rig, 0);
     cr_assert(rig_assemble(rig, 12, false), "without it, and two disks: %s", rig->message);
-    cr_expect(holds(rig, 4096, 4096, 2) && holds(rig, 8192, 4096, 3));
+    cr_expect(rig_has(rig, 4096, 4096, 2) && rig_has(rig, 8192, 4096, 3));
     rig_destroy(rig);
 }
 
 Test(journal_device, one_of_two_fails_and_the_other_goes_on_alone)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 2);
-    put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 0, 4 * CHUNK, 1);
     device_fails(rig, 0, 1 << BLK_WRITE, BLK_MEDIA);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 4096, 4096, 2);
     cr_expect_str_eq(state_of(rig, 0), "lost");
     cr_expect_str_eq(state_of(rig, 1), "active");
     cr_expect_eq(entries_on_members(rig), 0);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 12, false), "both are there, and the one is not asked: %s", rig->message);
-    cr_expect(holds(rig, 4096, 4096, 2));
+    cr_expect(rig_has(rig, 4096, 4096, 2));
     cr_expect_str_eq(state_of(rig, 0), "lost");
     cr_expect_str_eq(state_of(rig, 1), "active");
     rig_destroy(rig);
@@ -394,41 +371,41 @@ Test(journal_device, an_array_that_freezes_while_the_device_is_given_up_can_be_c
 Test(journal_device, away_after_a_clean_stop_the_members_take_over)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 1);
-    put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 0, 4 * CHUNK, 1);
     cr_assert(rig_close(rig));
     struct array_disk device = rig->journals.disks[0];
     device_away(rig, 0);
     cr_assert(rig_assemble(rig, 15, false), "%s", rig->message);
     cr_expect_str_eq(state_of(rig, 0), "lost");
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 4096, 4096, 2);
     cr_expect_geq(entries_on_members(rig), 3);
     rig_kill(rig);
     rig->journals.disks[0] = device;
     cr_assert(rig_assemble(rig, 12, false), "the old one is back: %s", rig->message);
     cr_expect_str_eq(state_of(rig, 0), "lost");
-    cr_expect(holds(rig, 4096, 4096, 2));
+    cr_expect(rig_has(rig, 4096, 4096, 2));
     rig_destroy(rig);
 }
 
 Test(journal_device, one_of_two_away_after_a_crash_the_other_goes_on)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 2);
-    put(rig, 0, 4 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     rig_kill(rig);
     device_away(rig, 0);
     cr_assert(rig_assemble(rig, 12, false), "%s", rig->message);
     cr_expect_str_eq(state_of(rig, 0), "lost");
     cr_expect_str_eq(state_of(rig, 1), "active");
-    cr_expect(holds(rig, 4096, 4096, 2));
+    cr_expect(rig_has(rig, 4096, 4096, 2));
     rig_destroy(rig);
 }
 
 Test(journal_device, without_it_after_a_crash_all_written_rows_are_suspect_until_the_array_is_clean)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 1);
-    put(rig, 0, 4 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     rig_kill(rig);
     device_away(rig, 0);
     cr_assert_not(rig_assemble(rig, 15, false));
@@ -444,18 +421,18 @@ Test(journal_device, without_it_after_a_crash_all_written_rows_are_suspect_until
     cr_assert(rig_close(rig));
     cr_assert(rig_assemble(rig, 15, false), "%s", rig->message);
     cr_expect_str_eq(state_of(rig, 0), "lost");
-    put(rig, 4096, 4096, 3);
+    rig_put(rig, 4096, 4096, 3);
     rig_kill(rig);
     cr_assert(rig_assemble(rig, 12, false), "%s", rig->message);
     cr_expect_eq(array_usage(rig->array, 0).dirty_bytes, 0);
-    cr_expect(holds(rig, 4096, 4096, 3));
+    cr_expect(rig_has(rig, 4096, 4096, 3));
     rig_destroy(rig);
 }
 
 Test(journal_device, an_array_whose_volumes_log_nothing_does_not_wait_for_it)
 {
     struct rig *rig = rig_with(4, RAID_10, SB_BITMAP, 1);
-    put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 0, 4 * CHUNK, 1);
     rig_kill(rig);
     device_away(rig, 0);
     cr_assert(rig_assemble(rig, 15, false), "%s", rig->message);
@@ -469,15 +446,15 @@ Test(journal_device, a_ring_that_cannot_be_read_is_had_from_the_other_device)
 {
     for (unsigned bad = 0; bad < 2; bad++) {
         struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 2);
-        put(rig, 0, 4 * CHUNK, 1);
-        put(rig, 4096, 4096, 2);
+        rig_put(rig, 0, 4 * CHUNK, 1);
+        rig_put(rig, 4096, 4096, 2);
         rig_kill(rig);
         struct fault_rule rule = {.ops = 1 << BLK_READ, .off = MIB + 8192, .len = 4096, .status = BLK_MEDIA};
         cr_assert_geq(fault_add(rig->journal_dev[bad], &rule), 0);
         cr_assert(rig_assemble(rig, 12, false), "%s", rig->message);
         cr_expect_str_eq(state_of(rig, bad), "lost");
         cr_expect_str_eq(state_of(rig, 1 - bad), "active");
-        cr_expect(holds(rig, 4096, 4096, 2));
+        cr_expect(rig_has(rig, 4096, 4096, 2));
         rig_destroy(rig);
     }
 }
@@ -485,7 +462,7 @@ Test(journal_device, a_ring_that_cannot_be_read_is_had_from_the_other_device)
 Test(journal_device, the_only_one_cannot_be_read_and_the_array_waits)
 {
     struct rig *rig = rig_with(4, RAID_6, SB_JOURNAL, 1);
-    put(rig, 0, 4 * CHUNK, 1);
+    rig_put(rig, 0, 4 * CHUNK, 1);
     rig_kill(rig);
     struct fault_rule rule = {.ops = 1 << BLK_READ, .off = MIB, .len = LOG, .status = BLK_GONE, .count = 3};
     cr_assert_geq(fault_add(rig->journal_dev[0], &rule), 0);
