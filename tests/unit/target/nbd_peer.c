@@ -290,3 +290,34 @@ void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, ui
     peer_run(p);
     peer_expect(p, cookie, error);
 }
+
+struct peer peer_serving(const struct peer_setup *setup, bool structured)
+{
+    struct peer p = peer_start(setup);
+    peer_connect(&p);
+    peer_go(&p, "disk", structured);
+    return p;
+}
+
+struct peer peer_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, bool structured)
+{
+    struct peer p = peer_start(setup);
+    holder_init(h, &p.far->loop, size);
+    struct nbd_export_options options = {.name = "held", .dev = &h->dev};
+    cr_assert_eq(nbd_server_add_export(p.server, &options), 0);
+    peer_connect(&p);
+    peer_go(&p, "held", structured);
+    return p;
+}
+
+void peer_expect_data(struct peer *p, uint64_t cookie, uint64_t off, uint32_t len)
+{
+    uint8_t *data = malloc(len);
+    struct peer_reply reply = peer_take(p, data, len);
+    cr_expect_eq(reply.cookie, cookie, "cookie %lu, not %lu", reply.cookie, cookie);
+    cr_expect_eq(reply.error, 0u);
+    cr_assert_eq(reply.len, len);
+    cr_expect(!reply.chunk || reply.off == off);
+    cr_expect(memcmp(data, p->disk->bytes + off, len) == 0, "read of %u at %lu", len, off);
+    free(data);
+}

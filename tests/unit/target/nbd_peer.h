@@ -66,6 +66,10 @@ void peer_info(struct peer *p, uint32_t option, const char *name, uint32_t name_
 /* From the greeting to transmission on export `name`. Returns the transmission flags. */
 uint16_t peer_go(struct peer *p, const char *name, bool structured);
 
+/* A bench with a client in transmission on export "disk"; on one whose device waits for the test. */
+struct peer peer_serving(const struct peer_setup *setup, bool structured);
+struct peer peer_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, bool structured);
+
 /* --- transmission --- */
 
 void peer_request(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint32_t len);
@@ -84,6 +88,8 @@ struct peer_reply {
 struct peer_reply peer_take(struct peer *p, uint8_t *data, uint32_t data_len);
 /* Take a reply without data and check it, simple or chunk. */
 void peer_expect(struct peer *p, uint64_t cookie, uint32_t error);
+/* Take the reply to a read, and check that it is what the disk holds. */
+void peer_expect_data(struct peer *p, uint64_t cookie, uint64_t off, uint32_t len);
 /* Ask and check the answer, in one step. */
 void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, uint32_t len, uint32_t error);
 

@@ -1,3 +1,4 @@
+/* What an NBD client asks, and what it gets: bytes, flags, errors, order, and what it costs. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,38 +7,6 @@
 #include "tests/unit/target/nbd_peer.h"
 
 static const struct peer_setup plain;
-
-static struct peer start_serving(const struct peer_setup *setup, bool structured)
-{
-    struct peer p = peer_start(setup);
-    peer_connect(&p);
-    peer_go(&p, "disk", structured);
-    return p;
-}
-
-/* A bench whose client is served by a device that waits for the test. */
-static struct peer start_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, bool structured)
-{
-    struct peer p = peer_start(setup);
-    holder_init(h, &p.far->loop, size);
-    struct nbd_export_options options = {.name = "held", .dev = &h->dev};
-    cr_assert_eq(nbd_server_add_export(p.server, &options), 0);
-    peer_connect(&p);
-    peer_go(&p, "held", structured);
-    return p;
-}
-
-static void expect_data(struct peer *p, uint64_t cookie, uint64_t off, uint32_t len)
-{
-    uint8_t *data = malloc(len);
-    struct peer_reply reply = peer_take(p, data, len);
-    cr_expect_eq(reply.cookie, cookie, "cookie %lu, not %lu", reply.cookie, cookie);
-    cr_expect_eq(reply.error, 0u);
-    cr_assert_eq(reply.len, len);
-    cr_expect(!reply.chunk || reply.off == off);
-    cr_expect(memcmp(data, p->disk->bytes + off, len) == 0, "read of %u at %lu", len, off);
-    free(data);
-}
 
 Test(nbd, what_is_written_reads_back)
 {
@@ -57,7 +26,7 @@ Test(nbd, what_is_written_reads_back)
                  {0, PEER_DISK_BYTES}};
     uint8_t *data = malloc(PEER_DISK_BYTES);
     for (unsigned mode = 0; mode < 4; mode++) {
-        struct peer p = start_serving(&(struct peer_setup){.two_loops = mode & 2}, mode & 1);
+        struct peer p = peer_serving(&(struct peer_setup){.two_loops = mode & 2}, mode & 1);
         for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
             test_fill(data, cases[i].len, i + 1);
             peer_write(&p, 0, i, cases[i].off, data, cases[i].len);
@@ -66,7 +35,7 @@ Test(nbd, what_is_written_reads_back)
             cr_expect(memcmp(p.disk->bytes + cases[i].off, data, cases[i].len) == 0, "case %zu", i);
             peer_request(&p, 0, NBD_CMD_READ, ~i, cases[i].off, cases[i].len);
             peer_run(&p);
-            expect_data(&p, ~i, cases[i].off, cases[i].len);
+            peer_expect_data(&p, ~i, cases[i].off, cases[i].len);
         }
         cr_expect_eq(page_pool_free(p.far->loop.pages), page_pool_size(p.far->loop.pages));
         peer_stop(&p);
@@ -80,7 +49,7 @@ Test(nbd, a_torn_stream_stays_in_step)
     enum { ROUNDS = 40, DEPTH = 12 };
     uint8_t *data = malloc(1 << 18), *model = malloc(PEER_DISK_BYTES);
     for (uint64_t seed = 1; seed <= 12; seed++) {
-        struct peer p = start_serving(
+        struct peer p = peer_serving(
             &(struct peer_setup){.requests = 5, .pages = 200, .two_loops = seed % 2, .seed = seed}, seed % 3 == 0);
         p.s->recv_max = seed % 4 == 0 ? 1 : 9000; /* a byte at a time is slow: for one seed in four */
         p.s->send_max = seed % 4 == 1 ? 7 : 20000;
@@ -104,7 +73,7 @@ Test(nbd, a_torn_stream_stays_in_step)
                 if (is_write)
                     peer_expect(&p, i, 0);
                 else
-                    expect_data(&p, i, off[i], len[i]);
+                    peer_expect_data(&p, i, off[i], len[i]);
             }
             cr_expect_eq(teststream_sent(p.s), 0);
             cr_assert(memcmp(model, p.disk->bytes, PEER_DISK_BYTES) == 0, "seed %lu round %u", seed, round);
@@ -137,7 +106,7 @@ Test(nbd, commands_reach_the_device_with_their_flags)
     };
     static uint8_t zeroes[512];
     struct holder h;
-    struct peer p = start_holding(&plain, &h, 8 * GIB, false);
+    struct peer p = peer_holding(&plain, &h, 8 * GIB, false);
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         uint64_t off = cases[i].op == BLK_FLUSH ? 0 : 5 * GIB;
         peer_request(&p, cases[i].flags, cases[i].command, i, off, cases[i].len);
@@ -161,7 +130,7 @@ Test(nbd, commands_reach_the_device_with_their_flags)
 Test(nbd, trim_with_fua_is_followed_by_a_flush)
 {
     struct holder h;
-    struct peer p = start_holding(&plain, &h, 1 * GIB, false);
+    struct peer p = peer_holding(&plain, &h, 1 * GIB, false);
     static const enum blk_status flush_ends[] = {BLK_OK, BLK_GONE};
     for (size_t i = 0; i < ARRAY_LENGTH(flush_ends); i++) {
         peer_request(&p, NBD_CMD_FUA, NBD_CMD_TRIM, 3, 4096, 8192);
@@ -181,7 +150,7 @@ Test(nbd, trim_with_fua_is_followed_by_a_flush)
 Test(nbd, trims_and_zeroes_may_be_as_long_as_a_length_can_be)
 {
     struct holder h;
-    struct peer p = start_holding(&plain, &h, 8 * GIB, false);
+    struct peer p = peer_holding(&plain, &h, 8 * GIB, false);
     static const uint16_t commands[] = {NBD_CMD_TRIM, NBD_CMD_WRITE_ZEROES};
     h.dev.info.max_request = 1 << 20;
     for (size_t i = 0; i < ARRAY_LENGTH(commands); i++) {
@@ -234,7 +203,7 @@ Test(nbd, refusals_leave_the_stream_in_step)
     for (uint32_t i = 0; i < 64 << 20; i += 4)
         put_be32(noise + i, NBD_MAGIC_REQUEST);
     for (unsigned structured = 0; structured < 2; structured++) {
-        struct peer p = start_serving(&plain, structured);
+        struct peer p = peer_serving(&plain, structured);
         for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
             peer_request(&p, cases[i].flags, cases[i].command, i, cases[i].off, cases[i].len);
             if (cases[i].command == NBD_CMD_WRITE)
@@ -271,14 +240,14 @@ Test(nbd, a_read_only_export_takes_payloads_and_refuses_them)
     for (uint64_t cookie = 1; cookie <= 4; cookie++)
         peer_expect(&p, cookie, NBD_EPERM);
     peer_expect(&p, 5, 0);
-    expect_data(&p, 6, 0, 512);
+    peer_expect_data(&p, 6, 0, 512);
     cr_expect_eq(p.disk->writes, 0);
     peer_stop(&p);
 }
 
 Test(nbd, a_device_that_became_read_only_answers_eperm)
 {
-    struct peer p = start_serving(&plain, false);
+    struct peer p = peer_serving(&plain, false);
     static uint8_t data[512];
     p.disk->dev.info.read_only = true;
     peer_write(&p, 0, 1, 0, data, sizeof data);
@@ -290,19 +259,19 @@ Test(nbd, a_device_that_became_read_only_answers_eperm)
 
 Test(nbd, a_write_of_more_than_64_MiB_is_answered_and_ends_the_connection)
 {
-    struct peer p = start_serving(&plain, false);
+    struct peer p = peer_serving(&plain, false);
     peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
     peer_request(&p, 0, NBD_CMD_WRITE, 2, 0, 0xfffffe00u);
     peer_run(&p);
     peer_expect(&p, 2, NBD_EINVAL);
-    expect_data(&p, 1, 0, 512);
+    peer_expect_data(&p, 1, 0, 512);
     peer_forget(&p);
     peer_stop(&p);
 }
 
 Test(nbd, four_KiB_blocks_are_the_unit_of_a_4Kn_device)
 {
-    struct peer p = start_serving(&(struct peer_setup){.logical_block = 4096}, false);
+    struct peer p = peer_serving(&(struct peer_setup){.logical_block = 4096}, false);
     static uint8_t data[4096];
     peer_ask(&p, 0, NBD_CMD_READ, 512, 4096, NBD_EINVAL);
     peer_ask(&p, 0, NBD_CMD_READ, 0, 512, NBD_EINVAL);
@@ -326,7 +295,7 @@ Test(nbd, errors_of_the_device_keep_their_meaning)
     static uint8_t data[4096];
     for (unsigned structured = 0; structured < 2; structured++) {
         struct holder h;
-        struct peer p = start_holding(&plain, &h, 1 * MIB, structured);
+        struct peer p = peer_holding(&plain, &h, 1 * MIB, structured);
         for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
             for (size_t c = 0; c < ARRAY_LENGTH(commands); c++) {
                 bool is_flush = commands[c] == NBD_CMD_FLUSH;
@@ -356,7 +325,7 @@ Test(nbd, errors_of_the_device_keep_their_meaning)
 Test(nbd, replies_come_in_the_order_of_completion)
 {
     struct holder h;
-    struct peer p = start_holding(&plain, &h, 1 * MIB, true);
+    struct peer p = peer_holding(&plain, &h, 1 * MIB, true);
     for (uint64_t i = 0; i < 6; i++)
         peer_request(&p, i % 2 ? NBD_CMD_DF : 0, NBD_CMD_READ, i, i * 512, 512);
     peer_run(&p);
@@ -377,7 +346,7 @@ Test(nbd, requests_longer_than_the_device_takes_are_cut_at_page_boundaries)
 {
     struct holder h;
     uint8_t *data = malloc(1 << 20);
-    struct peer p = start_holding(&plain, &h, 1 * GIB, false);
+    struct peer p = peer_holding(&plain, &h, 1 * GIB, false);
     h.dev.info.max_request = 65536;
     for (unsigned is_write = 0; is_write < 2; is_write++) {
         uint64_t off = 4096 * 10 + 512, end = off + (1 << 20);
@@ -421,7 +390,7 @@ Test(nbd, requests_longer_than_the_device_takes_are_cut_at_page_boundaries)
 Test(nbd, a_device_that_shrinks_is_never_asked_beyond_its_end)
 {
     struct holder h;
-    struct peer p = start_holding(&plain, &h, 1 * MIB, false);
+    struct peer p = peer_holding(&plain, &h, 1 * MIB, false);
     h.dev.info.max_request = 4096;
     peer_request(&p, 0, NBD_CMD_READ, 1, 1 * MIB - 8192, 8192);
     peer_run(&p);
@@ -435,7 +404,7 @@ Test(nbd, a_device_that_shrinks_is_never_asked_beyond_its_end)
 
 Test(nbd, thirty_two_pipelined_reads_cost_one_receive_and_one_send)
 {
-    struct peer p = start_serving(&plain, false);
+    struct peer p = peer_serving(&plain, false);
     for (unsigned round = 0; round < 3; round++) {
         unsigned recvs = p.s->recvs, sends = p.s->sends;
         peer_request(&p, 0, NBD_CMD_READ, 99, 1, 512); /* answered before anything was read */
@@ -446,7 +415,7 @@ Test(nbd, thirty_two_pipelined_reads_cost_one_receive_and_one_send)
         cr_expect_eq(p.s->recvs - recvs, 1);
         peer_expect(&p, 99, NBD_EINVAL);
         for (uint64_t i = 0; i < 32; i++)
-            expect_data(&p, i, i * 4096, 4096);
+            peer_expect_data(&p, i, i * 4096, 4096);
     }
     static uint8_t data[4096];
     unsigned recvs = p.s->recvs, sends = p.s->sends;
@@ -466,7 +435,7 @@ Test(nbd, nothing_is_allocated_on_the_data_path)
     enum { LEN = 1 << 18 };
     static uint8_t data[LEN], got[LEN];
     for (unsigned structured = 0; structured < 2; structured++) {
-        struct peer p = start_serving(&(struct peer_setup){.requests = 4}, structured);
+        struct peer p = peer_serving(&(struct peer_setup){.requests = 4}, structured);
         uint64_t before = 0;
         for (unsigned round = 0; round < 4; round++) {
             before = test_allocations();
@@ -492,7 +461,7 @@ Test(nbd, nothing_is_allocated_on_the_data_path)
 Test(nbd, a_long_payload_is_received_into_its_pages)
 {
     enum { LEN = 1 << 20 };
-    struct peer p = start_serving(&plain, false);
+    struct peer p = peer_serving(&plain, false);
     uint8_t *data = malloc(LEN);
     test_fill(data, LEN, 4);
     unsigned recvs = p.s->recvs;
@@ -512,7 +481,7 @@ Test(nbd, a_long_payload_is_received_into_its_pages)
 Test(nbd, scattered_pages_take_several_sends_and_receives)
 {
     enum { PAGES = 4096, LEN = 3 << 20 };
-    struct peer p = start_serving(&(struct peer_setup){.pages = PAGES}, true);
+    struct peer p = peer_serving(&(struct peer_setup){.pages = PAGES}, true);
     struct page **all = calloc(PAGES, sizeof *all);
     uint8_t *data = malloc(LEN);
     cr_assert(page_pool_get(p.t->loop.pages, all, PAGES));
@@ -529,7 +498,7 @@ Test(nbd, scattered_pages_take_several_sends_and_receives)
         peer_request(&p, 0, NBD_CMD_READ, i, i * 4096, LEN - (uint32_t)i * 131072);
     peer_run(&p);
     for (uint64_t i = 0; i < 4; i++)
-        expect_data(&p, i, i * 4096, LEN - (uint32_t)i * 131072);
+        peer_expect_data(&p, i, i * 4096, LEN - (uint32_t)i * 131072);
     cr_expect_geq(p.s->sends - sends, 5);
     free(data);
     free(all);
@@ -584,7 +553,7 @@ Test(nbd, few_requests_and_few_pages_still_serve_everybody)
 Test(nbd, no_more_long_requests_at_once_than_there_are_vectors)
 {
     struct holder h;
-    struct peer p = start_holding(&(struct peer_setup){.requests = 8}, &h, 1 * GIB, false);
+    struct peer p = peer_holding(&(struct peer_setup){.requests = 8}, &h, 1 * GIB, false);
     for (uint64_t i = 0; i < 6; i++)
         peer_request(&p, 0, NBD_CMD_READ, i, 0, 1 << 20);
     peer_run(&p);
@@ -601,7 +570,7 @@ Test(nbd, no_more_long_requests_at_once_than_there_are_vectors)
 Test(nbd, a_starved_connection_stops_reading_its_socket)
 {
     struct holder h;
-    struct peer p = start_holding(&(struct peer_setup){.requests = 3}, &h, 1 * MIB, false);
+    struct peer p = peer_holding(&(struct peer_setup){.requests = 3}, &h, 1 * MIB, false);
     for (uint64_t i = 0; i < 10000; i++)
         peer_request(&p, 0, NBD_CMD_READ, i, 0, 512);
     peer_run(&p);
@@ -621,7 +590,7 @@ Test(nbd, a_starved_connection_stops_reading_its_socket)
 
 Test(nbd, a_header_that_is_refused_takes_no_pages)
 {
-    struct peer p = start_serving(&plain, false);
+    struct peer p = peer_serving(&plain, false);
     peer_request(&p, 0, NBD_CMD_WRITE, 1, PEER_DISK_BYTES, 16 << 20);
     peer_run(&p);
     cr_expect_eq(page_pool_free(p.t->loop.pages), page_pool_size(p.t->loop.pages));
@@ -630,396 +599,5 @@ Test(nbd, a_header_that_is_refused_takes_no_pages)
     peer_run(&p);
     cr_expect_eq(teststream_sent(p.s), 0);
     peer_forget(&p);
-    peer_stop(&p);
-}
-
-Test(nbd, disc_finishes_what_was_asked_and_closes)
-{
-    struct holder h;
-    struct peer p = start_holding(&plain, &h, 1 * MIB, false);
-    peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
-    peer_request(&p, 0, NBD_CMD_FLUSH, 2, 0, 0);
-    peer_request(&p, 0, NBD_CMD_DISC, 3, 0, 0);
-    peer_request(&p, 0, NBD_CMD_READ, 4, 0, 512); /* too late */
-    peer_run(&p);
-    cr_expect_eq(h.count, 2);
-    cr_expect_not(p.s->closed);
-    holder_end_all(&h, BLK_OK);
-    peer_run(&p);
-    cr_expect(p.s->closed);
-    cr_expect_eq(peer_take(&p, NULL, 512).cookie, 1);
-    peer_expect(&p, 2, 0);
-    cr_expect_eq(teststream_sent(p.s), 0);
-    cr_expect_eq(h.seen, 2);
-    cr_expect_eq(nbd_server_connections(p.server), 0);
-    peer_forget(&p);
-    peer_stop(&p);
-}
-
-Test(nbd, the_clients_end_finishes_what_was_asked_and_closes)
-{
-    struct holder h;
-    static uint8_t data[100];
-    for (unsigned torn = 0; torn < 3; torn++) {
-        struct peer p = start_holding(&plain, &h, 1 * MIB, false);
-        peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
-        if (torn == 1)
-            teststream_feed(p.s, "\x25\x60\x95", 3); /* half a header */
-        if (torn == 2) {
-            peer_request(&p, 0, NBD_CMD_WRITE, 2, 0, 512);
-            teststream_feed(p.s, data, sizeof data); /* half a payload */
-        }
-        teststream_end(p.s);
-        peer_run(&p);
-        cr_expect_eq(h.count, 1);
-        holder_end_all(&h, BLK_OK);
-        peer_run(&p);
-        cr_expect_eq(peer_take(&p, NULL, 512).cookie, 1);
-        cr_expect_eq(teststream_sent(p.s), 0);
-        peer_forget(&p);
-        peer_stop(&p);
-    }
-}
-
-Test(nbd, a_stream_out_of_step_ends_the_connection)
-{
-    struct peer p = start_serving(&plain, false);
-    peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
-    teststream_feed(p.s, "GET / HTTP/1.0\r\nHost: localhost\r\n\r\n", 36);
-    peer_run(&p);
-    expect_data(&p, 1, 0, 512);
-    peer_forget(&p);
-    peer_stop(&p);
-}
-
-Test(nbd, a_reset_with_64_requests_in_flight_leaves_nothing)
-{
-    static uint8_t data[4096];
-    for (unsigned mode = 0; mode < 6; mode++) {
-        struct holder h;
-        struct peer p = start_holding(&(struct peer_setup){.two_loops = mode % 2}, &h, 1 * MIB, mode % 3 == 0);
-        for (uint64_t i = 0; i < 32; i++) {
-            peer_request(&p, 0, NBD_CMD_READ, i, i * 4096, 4096);
-            peer_write(&p, 0, i, i * 4096, data, 4096);
-        }
-        peer_request(&p, 0, NBD_CMD_WRITE, 99, 0, 8192); /* and a payload that never comes */
-        peer_run(&p);
-        cr_expect_eq(h.count, 64);
-        if (mode >= 2) { /* some replies wait, one of them torn */
-            p.s->send_window = 100;
-            for (unsigned i = 0; i < 10; i++)
-                holder_end(&h, i % 2, BLK_OK, 0);
-            peer_run(&p);
-        }
-        teststream_break(p.s);
-        for (unsigned i = 0; mode >= 4 && i < 10; i++) /* some are answered just when the reset is seen */
-            holder_end(&h, i % 2, BLK_OK, 0);
-        peer_run(&p);
-        cr_expect(p.s->closed);
-        cr_expect_eq(nbd_server_connections(p.server), 1, "until its requests came home");
-        while (h.count > 0)
-            holder_end(&h, h.count % 3 == 0, h.count % 5 == 0 ? BLK_GONE : BLK_OK, 0);
-        peer_run(&p);
-        cr_expect_eq(nbd_server_connections(p.server), 0);
-        cr_expect_eq(page_pool_free(p.far->loop.pages), page_pool_size(p.far->loop.pages));
-        peer_forget(&p);
-        peer_stop(&p);
-    }
-}
-
-Test(nbd, a_reset_seen_when_the_replies_are_about_to_leave_leaves_nothing)
-{
-    for (unsigned two_loops = 0; two_loops < 2; two_loops++) {
-        struct holder h;
-        struct peer p = start_holding(&(struct peer_setup){.two_loops = two_loops}, &h, 1 * MIB, false);
-        for (uint64_t i = 0; i < 8; i++)
-            peer_request(&p, 0, NBD_CMD_READ, i, i * 4096, 4096);
-        peer_run(&p);
-        teststream_break(p.s); /* seen at the end of the turn, just before the send */
-        holder_end_all(&h, BLK_OK);
-        peer_run(&p);
-        cr_expect(p.s->closed);
-        cr_expect_eq(nbd_server_connections(p.server), 0);
-        peer_forget(&p);
-        peer_stop(&p);
-    }
-}
-
-Test(nbd, a_reset_while_starved_leaves_nothing)
-{
-    for (unsigned mode = 0; mode < 2; mode++) {
-        struct holder h;
-        struct peer p = start_holding(&(struct peer_setup){.pages = 16, .requests = mode ? 2 : 8}, &h, 1 * MIB, false);
-        p.s->send_window = 0;
-        for (uint64_t i = 0; i < 9; i++)
-            peer_request(&p, 0, NBD_CMD_READ, i, 0, 16384);
-        peer_run(&p);
-        holder_end(&h, false, BLK_OK, 0);
-        peer_run(&p);
-        teststream_break(p.s); /* it is noticed when the reply is sent */
-        peer_run(&p);
-        cr_expect(p.s->closed);
-        holder_end_all(&h, BLK_OK);
-        peer_run(&p);
-        cr_expect_eq(nbd_server_connections(p.server), 0);
-        peer_forget(&p);
-        peer_stop(&p);
-    }
-}
-
-static void run_timers(struct peer *p, unsigned count)
-{
-    while (count-- > 0) {
-        uint64_t next = loop_next_timer_ns(&p->t->loop);
-        cr_assert_neq(next, UINT64_MAX);
-        p->t->loop.now_ns = next;
-        peer_run(p);
-    }
-}
-
-static void take_no_pages(struct page_waiter *waiter)
-{
-    (void)waiter;
-}
-
-Test(nbd, a_client_that_holds_up_others_is_cut_soon_even_if_it_crawls)
-{
-    static const uint8_t part[1000];
-    for (unsigned waiting = 0; waiting < 2; waiting++) {
-        struct peer p = start_serving(&(struct peer_setup){.pages = 64}, false);
-        struct page_waiter other = {.count = 60, .ready = take_no_pages};
-        peer_request(&p, 0, NBD_CMD_WRITE, 1, 0, 131072);
-        teststream_feed(p.s, part, sizeof part);
-        peer_run(&p);
-        if (waiting)
-            page_pool_wait(p.t->loop.pages, &other);
-        run_timers(&p, 1);
-        cr_expect_not(p.s->closed, "the other has just begun to wait");
-        teststream_feed(p.s, part, sizeof part);
-        run_timers(&p, 1);
-        cr_expect_eq(p.s->closed, waiting, "with %u waiting", waiting);
-        peer_stop(&p);
-    }
-}
-
-Test(nbd, a_client_that_stalls_is_cut_when_pages_are_scarce_and_only_then)
-{
-    static const struct {
-        uint32_t pages;
-        bool is_cut;
-    } cases[] = {{64, true}, {4096, false}};
-    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-        struct peer p = start_serving(&(struct peer_setup){.pages = cases[i].pages}, false);
-        p.s->send_window = 0; /* takes no reply */
-        for (uint64_t k = 0; k < 8; k++)
-            peer_request(&p, 0, NBD_CMD_READ, k, 0, 32768);
-        peer_run(&p);
-        run_timers(&p, 14);
-        cr_expect_not(p.s->closed, "%u pages: not yet", cases[i].pages);
-        run_timers(&p, 1);
-        cr_expect_eq(p.s->closed, cases[i].is_cut, "%u pages", cases[i].pages);
-        if (!cases[i].is_cut) {
-            teststream_open_window(p.s, SIZE_MAX);
-            peer_run(&p);
-            for (uint64_t k = 0; k < 8; k++)
-                expect_data(&p, k, 0, 32768);
-        }
-        testloop_run(p.t);
-        peer_stop(&p);
-    }
-}
-
-Test(nbd, a_slow_client_is_not_a_stalled_one)
-{
-    struct peer p = start_serving(&(struct peer_setup){.pages = 16}, false);
-    p.s->send_window = 0;
-    peer_request(&p, 0, NBD_CMD_READ, 1, 0, 32768);
-    peer_request(&p, 0, NBD_CMD_READ, 2, 0, 28672);
-    peer_run(&p);
-    for (unsigned i = 0; i < 20; i++) {
-        teststream_open_window(p.s, 100);
-        peer_run(&p);
-        p.t->loop.now_ns += 20ull * 1000000000;
-        peer_run(&p);
-        cr_expect_not(p.s->closed);
-    }
-    teststream_open_window(p.s, SIZE_MAX);
-    peer_run(&p);
-    expect_data(&p, 1, 0, 32768);
-    expect_data(&p, 2, 0, 28672);
-    peer_stop(&p);
-}
-
-struct drained {
-    struct task task;
-    bool flag;
-};
-
-static void on_drained(struct task *task)
-{
-    container_of(task, struct drained, task)->flag = true;
-}
-
-/* As peer_stop(), for a server that is drained and whose streams are gone. */
-static void stop_drained(struct peer *p)
-{
-    nbd_server_destroy(p->server);
-    cr_expect_eq(loop_next_timer_ns(&p->t->loop), UINT64_MAX, "no timer is left");
-    cr_expect_eq(loop_next_timer_ns(&p->far->loop), UINT64_MAX, "no timer is left");
-    test_close(p->far, &p->disk->dev);
-    if (p->far != p->t)
-        testloop_destroy(p->far);
-    testloop_destroy(p->t);
-}
-
-Test(nbd, drain_finishes_what_was_received_and_refuses_what_comes)
-{
-    for (unsigned two_loops = 0; two_loops < 2; two_loops++) {
-        struct holder h;
-        struct drained drained = {.task.run = on_drained};
-        struct peer p = start_holding(&(struct peer_setup){.two_loops = two_loops, .requests = 2}, &h, 1 * MIB, false);
-        struct teststream *busy = p.s, *negotiating = peer_connect(&p), *idle = peer_connect(&p);
-        peer_go(&p, "disk", false);
-        p.s = busy;
-        for (uint64_t i = 0; i < 5; i++) /* three of them wait for a free request */
-            peer_request(&p, 0, NBD_CMD_READ, i, 0, 512);
-        peer_run(&p);
-        nbd_server_drain(p.server, 1000000000, &drained.task);
-        peer_run(&p);
-        cr_expect(negotiating->closed);
-        cr_expect(idle->closed);
-        cr_expect_not(busy->closed);
-        cr_expect_not(drained.flag);
-        struct teststream *late = peer_connect(&p);
-        cr_expect(late->closed);
-        cr_expect_eq(teststream_sent(late), 0);
-        p.s = busy;
-        while (h.count > 0) {
-            holder_end(&h, false, BLK_OK, 0);
-            peer_run(&p);
-        }
-        for (uint64_t i = 0; i < 5; i++)
-            cr_expect_eq(peer_take(&p, NULL, 512).cookie, i);
-        cr_expect(busy->closed);
-        cr_expect(drained.flag);
-        teststream_destroy(late);
-        teststream_destroy(idle);
-        teststream_destroy(negotiating);
-        teststream_destroy(busy);
-        stop_drained(&p);
-    }
-}
-
-Test(nbd, what_does_not_end_within_the_grace_period_is_cut)
-{
-    for (unsigned two_loops = 0; two_loops < 2; two_loops++) {
-        struct drained drained = {.task.run = on_drained};
-        struct peer p = start_serving(&(struct peer_setup){.two_loops = two_loops}, false);
-        p.s->send_window = 10;
-        peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
-        peer_run(&p);
-        nbd_server_drain(p.server, 5000, &drained.task);
-        peer_run(&p);
-        cr_expect_not(p.s->closed);
-        p.t->loop.now_ns += 5000;
-        peer_run(&p);
-        cr_expect(p.s->closed);
-        cr_expect(drained.flag);
-        teststream_destroy(p.s);
-        stop_drained(&p);
-    }
-}
-
-Test(nbd, a_cut_that_overtakes_the_order_to_end_is_not_lost)
-{
-    for (unsigned two_loops = 0; two_loops < 2; two_loops++) {
-        struct drained drained = {.task.run = on_drained};
-        struct peer p = start_serving(&(struct peer_setup){.two_loops = two_loops}, false);
-        p.s->send_window = 10;
-        peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
-        peer_run(&p);
-        nbd_server_drain(p.server, 1000, &drained.task);
-        p.t->loop.now_ns += 1000; /* the grace period is over before the first order was read */
-        peer_run(&p);
-        cr_expect(p.s->closed);
-        cr_expect(drained.flag);
-        teststream_destroy(p.s);
-        stop_drained(&p);
-    }
-}
-
-/* The server says "end" while the stream is between the loops. */
-Test(nbd, a_drain_meets_a_connection_that_moves)
-{
-    for (unsigned cut_first = 0; cut_first < 2; cut_first++) {
-        struct drained drained = {.task.run = on_drained};
-        struct peer p = peer_start(&(struct peer_setup){.two_loops = true});
-        peer_connect(&p);
-        peer_greet(&p, 3);
-        uint8_t go[] = "IHAVEOPT\0\0\0\7\0\0\0\12\0\0\0\4disk\0\0";
-        teststream_feed(p.s, go, sizeof go - 1);
-        testloop_run_ready(p.t); /* the far loop has not run: the connection is underway */
-        cr_expect_eq(p.s->moves, 1);
-        nbd_server_drain(p.server, 1000, &drained.task);
-        if (cut_first) {
-            p.t->loop.now_ns += 1000;
-            testloop_run_ready(p.t);
-        }
-        peer_run(&p);
-        cr_expect(p.s->closed);
-        cr_expect(drained.flag);
-        teststream_destroy(p.s);
-        stop_drained(&p);
-    }
-}
-
-Test(nbd, info_shows_each_connection)
-{
-    struct peer p = start_serving(&(struct peer_setup){.two_loops = true}, false);
-    static uint8_t data[4096];
-    struct nbd_conn_info info[3];
-    peer_write(&p, 0, 1, 0, data, 4096);
-    peer_request(&p, 0, NBD_CMD_READ, 2, 0, 512);
-    peer_request(&p, 0, NBD_CMD_READ, 3, PEER_DISK_BYTES, 512);
-    peer_run(&p);
-    struct teststream *first = p.s, *second = peer_connect(&p);
-    cr_expect_eq(nbd_server_info(p.server, info, 1), 2);
-    cr_expect_eq(nbd_server_info(p.server, info, 3), 2);
-    cr_expect_str_eq(info[0].peer, "test:1");
-    cr_expect_str_eq(info[0].export_name, "disk");
-    cr_expect_str_eq(info[0].phase, "transmission");
-    cr_expect_eq(info[0].written_bytes, 4096);
-    cr_expect_eq(info[0].read_bytes, 512);
-    cr_expect_eq(info[0].requests, 3);
-    cr_expect_str_eq(info[1].phase, "negotiation");
-    cr_expect_str_eq(info[1].export_name, "");
-    teststream_end(second);
-    peer_run(&p);
-    peer_forget(&p);
-    p.s = first;
-    peer_stop(&p);
-}
-
-Test(nbd, connections_of_one_export_share_its_device)
-{
-    struct peer p = start_serving(&plain, false);
-    struct teststream *first = p.s, *second = peer_connect(&p);
-    static uint8_t data[4096];
-    peer_go(&p, "disk", true);
-    test_fill(data, sizeof data, 8);
-    peer_write(&p, 0, 1, 4096, data, 4096);
-    peer_run(&p);
-    peer_expect(&p, 1, 0);
-    p.s = first;
-    p.structured = false;
-    peer_ask(&p, 0, NBD_CMD_FLUSH, 0, 0, 0);
-    cr_expect_eq(p.disk->flushes, 1);
-    peer_request(&p, 0, NBD_CMD_READ, 2, 4096, 4096);
-    peer_run(&p);
-    expect_data(&p, 2, 4096, 4096);
-    teststream_end(first);
-    peer_run(&p);
-    peer_forget(&p);
-    p.s = second;
     peer_stop(&p);
 }
