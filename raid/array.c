@@ -72,7 +72,7 @@ static void flush_part_done(struct blk_req *req)
     struct array_flush *flush = part->flush;
     struct array *array = flush->array;
     if (req->status != BLK_OK)
-        array_member_trouble(array, &array->members[part->slot], BLK_FLUSH, req->status);
+        array_member_trouble(array, &array->members[part->slot], BLK_FLUSH, req->status, 0);
     if (--flush->pending == 0)
         flush->done(flush);
 }

@@ -269,7 +269,8 @@ void activity_frozen(struct array *array);
 void losses_init(struct array *array);
 extern const struct volume_owner_ops array_owner_ops;
 /* A member answered with an error: count it, and lose the member if it is too much. */
-void array_member_trouble(struct array *array, struct member *member, enum blk_op op, enum blk_status status);
+void array_member_trouble(struct array *array, struct member *member, enum blk_op op, enum blk_status status,
+                          uint64_t off);
 /* A member's label could not be written: it is lost whatever is left without it. */
 void array_member_lose(struct array *array, struct member *member, enum blk_status status);
 bool losses_recorded(const struct array *array);

@@ -316,13 +316,15 @@ void array_member_lose(struct array *array, struct member *member, enum blk_stat
         losses_record(array);
 }
 
-void array_member_trouble(struct array *array, struct member *member, enum blk_op op, enum blk_status status)
+void array_member_trouble(struct array *array, struct member *member, enum blk_op op, enum blk_status status,
+                          uint64_t off)
 {
     if (replace_is_target(array, member))
         replace_target_failed(array, status);
     if (array->frozen || replace_is_target(array, member) || !member_writable(member))
         return;
-    if (member_error(member, op, status, loop_now_ns(array->loop)) == MEMBER_KEEP)
+    if (member_error(member, op, status, off, loop_now_ns(array->loop)) == MEMBER_KEEP ||
+        (op == BLK_READ && status == BLK_MEDIA && replace_needs(array, member->slot)))
         return;
     uint64_t lost = array_lost_slots(array);
     if (!no_answer(status) && some_volume_falls(array, lost, lost | slot_bit(member->slot))) { /* L4 */
@@ -393,7 +395,7 @@ static void owner_member_error(struct volume_owner *owner, struct member *member
                                enum blk_status status, uint64_t off)
 {
     flight_note("member error", member->slot, off);
-    array_member_trouble(owner_array(owner), member, op, status);
+    array_member_trouble(owner_array(owner), member, op, status, off);
 }
 
 static void owner_member_corrected(struct volume_owner *owner, struct member *member, uint64_t off, uint64_t len)

@@ -138,6 +138,11 @@ bool replace_is_target(const struct array *array, const struct member *member)
     return member == &array->replace.target;
 }
 
+bool replace_needs(const struct array *array, unsigned slot)
+{
+    return is_undecided(array) && slot == array->replace.slot;
+}
+
 void replace_target_failed(struct array *array, enum blk_status status)
 {
     if (is_undecided(array))

@@ -60,6 +60,11 @@ void replace_stop(struct array *array, const char *why);
 bool replace_is_over(const struct array *array);
 /* Is it the disk that is filled? */
 bool replace_is_target(const struct array *array, const struct member *member);
+/*
+ * Is the slot's disk the one that is being copied? Media errors do not take it out of service then: it is about to go,
+ * and until it does its other bytes are redundancy.
+ */
+bool replace_needs(const struct array *array, unsigned slot);
 void replace_target_failed(struct array *array, enum blk_status status);
 
 /* --- for the job --- */

@@ -39,7 +39,7 @@ static void piece_failed(struct journal_io *io)
     struct member *member = &array->members[io->slot];
     enum blk_status status = io->req.status;
     if (in_service(io) && io->device == NULL)
-        array_member_trouble(array, member, io->op, status);
+        array_member_trouble(array, member, io->op, status, io->req.off);
     if (in_service(io) && io->op == BLK_READ && status == BLK_MEDIA) {
         finish(io, BLK_MEDIA);
         return;

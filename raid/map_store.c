@@ -447,7 +447,7 @@ static void read_done(struct blk_req *req)
         if (req->status == BLK_OK)
             reader->good |= 1u << reader->at;
         else
-            array_member_trouble(array, &array->members[reader->slot], BLK_READ, req->status);
+            array_member_trouble(array, &array->members[reader->slot], BLK_READ, req->status, req->off);
         if (++reader->at < pages && member_readable(&array->members[reader->slot])) {
             reader_submit(reader);
             return;

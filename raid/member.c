@@ -3,7 +3,7 @@
 
 #include "core/check.h"
 
-enum { FORGIVEN_TIMEOUTS = 2 };
+enum { FORGIVEN_TIMEOUTS = 2, SECTOR_BYTES = 4096 };
 #define SECOND_NS      1000000000ull
 #define MEDIA_HALVED   (3600 * SECOND_NS)
 #define TIMEOUT_WINDOW (60 * SECOND_NS)
@@ -44,8 +44,15 @@ uint64_t member_recent_errors(const struct member *member, uint64_t now_ns)
     return hours < 64 ? member->recent_errors >> hours : 0;
 }
 
-static bool media_exceeded(struct member *member, uint64_t now_ns)
+static bool media_exceeded(struct member *member, uint64_t off, uint64_t now_ns)
 {
+    uint64_t sector = off / SECTOR_BYTES;
+    bool same =
+        member->recent_errors > 0 && sector == member->error_sector && now_ns - member->error_sector_ns < SECOND_NS;
+    member->error_sector = sector;
+    member->error_sector_ns = now_ns;
+    if (same)
+        return false;
     member->recent_errors = member_recent_errors(member, now_ns) + 1;
     member->errors_hour = now_ns / MEDIA_HALVED;
     return member->recent_errors > MEMBER_FORGIVEN;
@@ -60,7 +67,8 @@ static bool timeouts_exceeded(struct member *member, uint64_t now_ns)
                                     TIMEOUT_WINDOW, FORGIVEN_TIMEOUTS);
 }
 
-enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t now_ns)
+enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t off,
+                                uint64_t now_ns)
 {
     ASSERT(status != BLK_OK);
     if (op != BLK_READ) {
@@ -70,7 +78,7 @@ enum member_action member_error(struct member *member, enum blk_op op, enum blk_
     member->read_errors++;
     bool fail = true;
     if (status == BLK_MEDIA)
-        fail = media_exceeded(member, now_ns);
+        fail = media_exceeded(member, off, now_ns);
     else if (status == BLK_TIMEOUT)
         fail = timeouts_exceeded(member, now_ns);
     return fail ? MEMBER_FAIL : MEMBER_KEEP;

@@ -30,7 +30,8 @@ struct member {
     bool slow;           /* by comparison with its peers: raid/latency.h */
     unsigned disks;      /* how many disks have joined at this slot since the array was opened */
     uint64_t read_errors, corrected, write_errors;
-    uint64_t recent_errors, errors_hour; /* media errors, as of this hour */
+    uint64_t recent_errors, errors_hour;    /* media errors, as of this hour */
+    uint64_t error_sector, error_sector_ns; /* the last one: which sector, and when */
     uint64_t timeout_window_start_ns, timeouts_in_window, timeout_last_ns;
 };
 
@@ -56,9 +57,11 @@ enum { MEMBER_FORGIVEN = 20 };
 enum member_action { MEMBER_KEEP, MEMBER_FAIL };
 /*
  * Count an error and say whether the member stays. Media errors on reads are forgiven up to a threshold (they are
- * rewritten from redundancy): more than 20, halved every hour, fail it. A failed write or flush, a device that is gone or a third time-out in
- * a minute fails it; time-outs within a second are one, since a disk that stalls lets all wait that are under way.
+ * rewritten from redundancy): more than 20, halved every hour, fail it. Those in one physical sector within a second are
+ * one, since what surrounds it is searched block by block. A failed write or flush, a device that is gone or a third
+ * time-out in a minute fails it; time-outs within a second are one, since a disk that stalls lets all wait that are under way.
  */
-enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t now_ns);
+enum member_action member_error(struct member *member, enum blk_op op, enum blk_status status, uint64_t off,
+                                uint64_t now_ns);
 
 #endif

@@ -84,14 +84,15 @@ static void piece_failed(struct row_io *io)
         start_piece(io);
         return;
     }
-    v->owner->ops->member_error(v->owner, io->member, req->op, req->status, req->off);
+    uint64_t bad_off = req->status == BLK_MEDIA ? req->bad_off : req->off;
+    v->owner->ops->member_error(v->owner, io->member, req->op, req->status, bad_off);
     volume_recount(v);
     if (req->op != BLK_READ && in_service(io) && !io->retried) {
         io->retried = true;
         start_piece(io);
         return;
     }
-    finish(io, req->status, req->status == BLK_MEDIA ? req->bad_off : req->off);
+    finish(io, req->status, bad_off);
 }
 
 static void piece_done(struct blk_req *req)

@@ -144,7 +144,7 @@ static void misbehave(struct matrix_cell *c, unsigned slot, enum blk_op op)
 {
     fault_add(c->rig->dev[slot], &(struct fault_rule){.ops = 1u << op,
                                                       .off = array_description(c->rig->array)->data_start + BAD_OFF,
-                                                      .len = 512,
+                                                      .len = MATRIX_BLOCK,
                                                       .status = BLK_MEDIA,
                                                       .until_written = op == BLK_READ});
 }

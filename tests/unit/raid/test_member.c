@@ -46,8 +46,8 @@ Test(member, media_errors_are_forgiven_up_to_20_and_count_half_after_an_hour)
 {
     struct member m = online();
     for (unsigned i = 0; i < 20; i++)
-        cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, i * SECOND), MEMBER_KEEP, "error %u", i);
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, 33 * SECOND), MEMBER_FAIL);
+        cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, i * 4096, i * SECOND), MEMBER_KEEP, "error %u", i);
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, 0, 33 * SECOND), MEMBER_FAIL);
     cr_expect_eq(m.read_errors, 21);
     cr_expect_eq(member_recent_errors(&m, 33 * SECOND), 21);
     cr_expect_eq(member_recent_errors(&m, 3600 * SECOND), 10);
@@ -56,21 +56,35 @@ Test(member, media_errors_are_forgiven_up_to_20_and_count_half_after_an_hour)
 
     m = online();
     for (unsigned i = 0; i < 200; i++)
-        cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, i * 400 * SECOND), MEMBER_KEEP, "slow error %u", i);
+        cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, 0, i * 400 * SECOND), MEMBER_KEEP, "slow error %u", i);
+}
+
+Test(member, media_errors_of_one_physical_sector_are_one)
+{
+    struct member m = online();
+    for (unsigned i = 0; i < 100; i++)
+        cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, 8192 + i % 8 * 512, SECOND + i), MEMBER_KEEP);
+    cr_expect_eq(m.read_errors, 100);
+    cr_expect_eq(member_recent_errors(&m, SECOND), 1);
+    (void)member_error(&m, BLK_READ, BLK_MEDIA, 12288, SECOND + 100);
+    cr_expect_eq(member_recent_errors(&m, SECOND), 2, "another sector");
+    for (unsigned i = 0; i < 18; i++)
+        cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, 12288, (3 + i) * SECOND), MEMBER_KEEP, "again, later");
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_MEDIA, 12288, 30 * SECOND), MEMBER_FAIL);
 }
 
 Test(member, the_third_timeout_in_a_minute_fails_it)
 {
     struct member m = online();
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 1 * SECOND), MEMBER_KEEP);
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 2 * SECOND), MEMBER_KEEP);
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 90 * SECOND), MEMBER_KEEP, "a new minute");
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 91 * SECOND), MEMBER_KEEP);
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 1 * SECOND), MEMBER_KEEP);
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 2 * SECOND), MEMBER_KEEP);
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 90 * SECOND), MEMBER_KEEP, "a new minute");
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 91 * SECOND), MEMBER_KEEP);
     for (unsigned i = 1; i < 30; i++)
-        cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 91 * SECOND + i * SECOND / 100), MEMBER_KEEP,
+        cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 91 * SECOND + i * SECOND / 100), MEMBER_KEEP,
                      "others of the same stall");
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 92 * SECOND), MEMBER_KEEP);
-    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 94 * SECOND), MEMBER_FAIL);
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 92 * SECOND), MEMBER_KEEP);
+    cr_expect_eq(member_error(&m, BLK_READ, BLK_TIMEOUT, 0, 94 * SECOND), MEMBER_FAIL);
 }
 
 Test(member, failed_writes_and_vanished_devices_fail_it_at_once)
@@ -83,7 +97,7 @@ Test(member, failed_writes_and_vanished_devices_fail_it_at_once)
                  {BLK_WRITE_ZEROES, BLK_NOSPACE, 0, 1}, {BLK_READ, BLK_GONE, 1, 0},     {BLK_READ, BLK_INVALID, 1, 0}};
     for (unsigned i = 0; i < ARRAY_LENGTH(table); i++) {
         struct member m = online();
-        cr_expect_eq(member_error(&m, table[i].op, table[i].status, SECOND), MEMBER_FAIL, "case %u", i);
+        cr_expect_eq(member_error(&m, table[i].op, table[i].status, 0, SECOND), MEMBER_FAIL, "case %u", i);
         cr_expect_eq(m.read_errors, table[i].read_errors, "case %u", i);
         cr_expect_eq(m.write_errors, table[i].write_errors, "case %u", i);
     }

@@ -66,9 +66,8 @@ static void owner_member_error(struct volume_owner *owner, struct member *member
                                enum blk_status status, uint64_t off)
 {
     struct bench *b = bench_of(owner);
-    (void)off;
     b->errors++;
-    if (member_error(member, op, status, b->t->loop.now_ns) == MEMBER_FAIL && !b->forgiving)
+    if (member_error(member, op, status, off, b->t->loop.now_ns) == MEMBER_FAIL && !b->forgiving)
         bench_fail(b, member->slot);
 }
 
