@@ -165,6 +165,7 @@ layers: $(call lib,$(floors))
 	$(Q)NM=$(NM) FORBIDDEN='$(FORBIDDEN)' tests/lint/layers.sh $(B)
 
 # -- fuzz: each tests/fuzz/fuzz_NAME.c is one LLVMFuzzerTestOneInput(); its corpus is tests/fuzz/corpus/NAME/ ---------------
+# What killed one is left in $(B)/crash-fuzz_NAME-HASH and run first from then on; once mended it goes to the corpus.
 fuzzers      := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 600
 FUZZ_SEED    ?= 1
@@ -183,7 +184,8 @@ fuzz-run: $(addprefix fuzz-run-,$(fuzzers))
 $(addprefix fuzz-run-,$(fuzzers)): fuzz-run-%: $(B)/tests/fuzz/fuzz_%
 	$(call say,FUZZ,$*)
 	$(Q)cd $(B) && ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1 \
-	  tests/fuzz/fuzz_$* -seconds $(FUZZ_SECONDS) -seed $(FUZZ_SEED) $(wildcard $(CURDIR)/tests/fuzz/corpus/$*)
+	  tests/fuzz/fuzz_$* -seconds $(FUZZ_SECONDS) -seed $(FUZZ_SEED) $(wildcard $(CURDIR)/tests/fuzz/corpus/$*) \
+	  $(wildcard $(CURDIR)/$(B)/crash-fuzz_$*-*)
 
 # -- bench: a timing is nobody's pass criterion, so this is no part of check --------------------------------------------------
 SECTION ?= all

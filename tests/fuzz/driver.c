@@ -6,7 +6,8 @@
  * A fuzzer is one function, LLVMFuzzerTestOneInput(), as libFuzzer has it; so the same file also links with that. Each
  * input of the corpus is run as it is; then, for N seconds, copies with a few random changes. The order of inputs
  * depends on the seed and the corpus only: the files are read in order of their names. When an input kills the process
- * its bytes are left in ./crash-NAME, which can be given as FILE.
+ * its bytes are left in ./crash-NAME-HASH, which can be given as FILE. `make fuzz` runs what was left so first, until
+ * it is mended; then the file belongs into the corpus, so that it is run for ever.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -34,7 +35,7 @@ static size_t corpus_count;
 static uint8_t current[INPUT_MAX]; /* what is being mutated and run */
 static size_t current_len;
 static uint64_t seed = 1;
-static char crash_path[128];
+static char crash_path[128]; /* without the hash; room for it is left, and for the end */
 
 static uint64_t next_random(void) /* splitmix64 */
 {
@@ -164,8 +165,20 @@ static void mutate(void)
 
 /* --- running --- */
 
+/* Another name for other bytes: FNV-1a. */
+static void crash_path_end(void)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < current_len; i++)
+        hash = (hash ^ current[i]) * 16777619u;
+    char *end = crash_path + strlen(crash_path);
+    for (int shift = 28; shift >= 0; shift -= 4)
+        *end++ = "0123456789abcdef"[hash >> shift & 15];
+}
+
 static void on_death(int signal_number)
 {
+    crash_path_end();
     int fd = open(crash_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (fd >= 0 && write(fd, current, current_len) == (ssize_t)current_len) {
         static const char note[] = "fuzz: the input that did it was left in ";
@@ -277,7 +290,7 @@ int main(int argc, char **argv)
         else if (!load(argv[i]))
             return 1;
     }
-    snprintf(crash_path, sizeof crash_path, "crash-%s", name);
+    snprintf(crash_path, sizeof crash_path - 9, "crash-%s-", name);
     signal(SIGABRT, on_death);
     signal(SIGSEGV, on_death);
     uint64_t first_seed = seed, runs = run_all(seconds);
