@@ -423,39 +423,61 @@ static void try_cell(const struct matrix_shape *shape, enum matrix_state state, 
     free(c);
 }
 
-static void try_all(const struct matrix_shape *shape)
+static void try_all(const struct matrix_shape *shape, bool loaded)
 {
     for (enum matrix_state state = 0; state < MATRIX_STATES; state++)
-        for (enum matrix_command command = 0; command < MATRIX_COMMANDS; command++) {
-            if (answers[command][state] == '-' || (state == TWICE && shape->bears < 2))
-                continue;
-            try_cell(shape, state, command, false);
-            if (state != CLOSING) /* its volumes have no users */
-                try_cell(shape, state, command, true);
-        }
+        for (enum matrix_command command = 0; command < MATRIX_COMMANDS; command++)
+            if (answers[command][state] != '-' && (state != TWICE || shape->bears > 1) &&
+                (!loaded || state != CLOSING)) /* its volumes have no users */
+                try_cell(shape, state, command, loaded);
 }
 
 Test(state_matrix, every_command_in_every_state_of_a_mirror)
 {
-    try_all(&shapes[0]);
+    try_all(&shapes[0], false);
+}
+
+Test(state_matrix, every_command_beside_writes_in_every_state_of_a_mirror)
+{
+    try_all(&shapes[0], true);
 }
 
 Test(state_matrix, every_command_in_every_state_of_a_mirror_of_three)
 {
-    try_all(&shapes[1]);
+    try_all(&shapes[1], false);
+}
+
+Test(state_matrix, every_command_beside_writes_in_every_state_of_a_mirror_of_three)
+{
+    try_all(&shapes[1], true);
 }
 
 Test(state_matrix, every_command_in_every_state_of_raid10)
 {
-    try_all(&shapes[2]);
+    try_all(&shapes[2], false);
+}
+
+Test(state_matrix, every_command_beside_writes_in_every_state_of_raid10)
+{
+    try_all(&shapes[2], true);
 }
 
 Test(state_matrix, every_command_in_every_state_of_raid5)
 {
-    try_all(&shapes[3]);
+    try_all(&shapes[3], false);
+}
+
+Test(state_matrix, every_command_beside_writes_in_every_state_of_raid5)
+{
+    try_all(&shapes[3], true);
 }
 
 Test(state_matrix, every_command_in_every_state_of_raid6)
 {
-    try_all(&shapes[4]);
+    try_all(&shapes[4], false);
+}
+
+Test(state_matrix, every_command_beside_writes_in_every_state_of_raid6)
+{
+    try_all(&shapes[4], true);
 }
