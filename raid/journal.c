@@ -168,9 +168,16 @@ bool journal_entry_fits(const struct journal_entry *entry, const struct sb_volum
 
 /* --- what is to be replayed --- */
 
+static int fates_compare(const struct journal_entry *x, const struct journal_entry *y)
+{
+    return (x->fate > y->fate) - (x->fate < y->fate);
+}
+
 static int entries_compare(const void *a, const void *b)
 {
     const struct journal_entry *x = a, *y = b;
+    if (x->fate != y->fate)
+        return fates_compare(x, y);
     if (x->id != y->id)
         return x->id < y->id ? -1 : 1;
     return (x->slot > y->slot) - (x->slot < y->slot);
@@ -186,25 +193,34 @@ static size_t record_end(const struct journal_entry *entries, size_t count, size
 }
 
 /* Do all parts tell the same, one on each survivor? */
-static bool record_is_whole(const struct journal_entry *entries, size_t first, size_t end, uint64_t survivors,
-                            uint64_t active)
+static bool record_is_whole(const struct journal_entry *entries, size_t first, size_t end, uint64_t survivors)
 {
     uint64_t found = 0;
     for (size_t i = first; i < end; i++) {
         const struct journal_entry *a = &entries[first], *b = &entries[i];
         if (a->kind != b->kind || a->row != b->row || a->slots != b->slots || a->absent != b->absent ||
-            !uuid_equal(&a->volume, &b->volume) || (found >> b->slot & 1))
+            !uuid_equal(&a->volume, &b->volume) || (found >> b->slot & 1) || b->damaged)
             return false;
         found |= UINT64_C(1) << b->slot;
     }
-    return entries[first].kind != JOURNAL_TAIL && (entries[first].slots & survivors & ~found) == 0 &&
-           (entries[first].absent & active) == 0;
+    return (entries[first].slots & survivors & ~found) == 0;
+}
+
+static enum journal_fate record_fate(const struct journal_entry *entries, size_t first, size_t end, uint64_t tail,
+                                     uint64_t survivors, uint64_t active)
+{
+    const struct journal_entry *entry = &entries[first];
+    if (entry->id < tail || entry->kind == JOURNAL_TAIL || (entry->absent & active) != 0)
+        return JOURNAL_VOID;
+    return record_is_whole(entries, first, end, survivors) ? JOURNAL_REPLAYED : JOURNAL_TORN;
 }
 
 static int rows_compare(const void *a, const void *b)
 {
     const struct journal_entry *x = a, *y = b;
     int volumes = memcmp(x->volume.bytes, y->volume.bytes, sizeof x->volume.bytes);
+    if (x->fate != y->fate)
+        return fates_compare(x, y);
     if (volumes != 0)
         return volumes;
     return x->row != y->row ? (x->row > y->row) - (x->row < y->row) : entries_compare(a, b);
@@ -220,25 +236,34 @@ static bool is_superseded(const struct journal_entry *entries, size_t count, siz
     return false;
 }
 
-size_t journal_choose(struct journal_entry *entries, size_t count, uint64_t survivors, uint64_t active)
+static size_t count_fate(const struct journal_entry *entries, size_t count, enum journal_fate fate)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += entries[i].fate == fate;
+    return found;
+}
+
+size_t journal_choose(struct journal_entry *entries, size_t count, uint64_t survivors, uint64_t active, size_t *torn)
 {
     uint64_t tail = 0;
-    size_t whole = 0, kept = 0;
-    if (count == 0)
-        return 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         tail = MAX(tail, entries[i].tail);
+        entries[i].fate = JOURNAL_REPLAYED;
+    }
     qsort(entries, count, sizeof *entries, entries_compare);
     for (size_t first = 0, end; first < count; first = end) {
         end = record_end(entries, count, first);
-        bool keep = entries[first].id >= tail && record_is_whole(entries, first, end, survivors, active);
-        for (size_t i = first; keep && i < end; i++)
-            entries[whole++] = entries[i];
+        enum journal_fate fate = record_fate(entries, first, end, tail, survivors, active);
+        for (size_t i = first; i < end; i++)
+            entries[i].fate = fate;
     }
-    qsort(entries, whole, sizeof *entries, rows_compare);
+    qsort(entries, count, sizeof *entries, rows_compare);
+    size_t whole = count_fate(entries, count, JOURNAL_REPLAYED);
     for (size_t i = 0; i < whole; i++)
-        if (!is_superseded(entries, whole, i))
-            entries[kept++] = entries[i];
-    qsort(entries, kept, sizeof *entries, entries_compare);
-    return kept;
+        if (is_superseded(entries, whole, i))
+            entries[i].fate = JOURNAL_VOID;
+    qsort(entries, count, sizeof *entries, entries_compare);
+    *torn = count_fate(entries, count, JOURNAL_TORN);
+    return count_fate(entries, count, JOURNAL_REPLAYED);
 }

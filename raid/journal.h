@@ -16,6 +16,10 @@
  *   - a record some member of which survived without its part is not replayed: no byte of it was written in place. Nor
  *     was it if a member is in service that had been lost when it was logged: that loss never came to disk;
  *   - FULL: all others in order of their ids; all were written in place in that order, or not yet;
+ *   - its row is torn all the same: what was a whole record may have been damaged on one member since, and then bytes of it
+ *     are in place. Nobody can tell; so the row is to be resynchronised, which does no harm to one that was not begun. The
+ *     same goes for a header without its payload. Not so while a member of the row is away: then there is nothing to
+ *     compare with, and to compute what is lost from what is there is right for all records that were not begun;
  *   - PARITY: of each row the last one only. The writes of those before it were durable before it was logged, and their
  *     parity would be that of data that has changed since.
  *
@@ -35,6 +39,9 @@
 #include "raid/superblock.h"
 
 enum journal_kind { JOURNAL_TAIL, JOURNAL_FULL, JOURNAL_PARITY };
+
+/* In the order in which journal_choose() leaves them. */
+enum journal_fate { JOURNAL_REPLAYED, JOURNAL_TORN, JOURNAL_VOID };
 
 enum {
     JOURNAL_EXTENTS_MAX = 4,
@@ -63,6 +70,8 @@ struct journal_entry {
     unsigned slot; /* of this part */
     uint32_t page; /* where it stands in the ring */
     unsigned copy; /* not on disk: of several devices with the same, the one it was found on */
+    bool damaged;  /* not on disk: its payload is not whole */
+    unsigned fate; /* not on disk: enum journal_fate, for journal_choose() */
     unsigned extents_count;
     struct journal_extent extents[JOURNAL_EXTENTS_MAX];
 };
@@ -84,10 +93,11 @@ bool journal_payload_is_whole(const struct journal_entry *entry, struct page *co
 bool journal_entry_fits(const struct journal_entry *entry, const struct sb_volume *volume, const struct layout *layout);
 
 /*
- * Of all whole entries of the epoch found on members `survivors`, of which `active` are not being rebuilt: those that are
- * to be replayed, moved to the front, in order of replay, the parts of a record beside each other. Returns how many.
+ * Of all entries of the epoch found on members `survivors`, of which `active` are not being rebuilt: those that are to be
+ * replayed, moved to the front, in order of replay, the parts of a record beside each other. Returns how many. Behind
+ * them, so ordered, stand *torn entries of records that are not whole.
  */
-size_t journal_choose(struct journal_entry *entries, size_t count, uint64_t survivors, uint64_t active);
+size_t journal_choose(struct journal_entry *entries, size_t count, uint64_t survivors, uint64_t active, size_t *torn);
 
 /* --- what a row asks for --- */
 

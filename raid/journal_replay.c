@@ -60,7 +60,8 @@ struct journal_replay {
     bool no_memory, unreadable;
     struct journal_entry *entries;
     size_t count, room, next;
-    uint64_t tail, records;
+    size_t whole; /* of the entries: these are replayed; the others are torn */
+    uint64_t tail, records, torn_rows;
     unsigned busy;
     struct page_pool *pages;
     struct scan *scans; /* by slot, or by device */
@@ -325,6 +326,40 @@ static struct worker *worker_for(struct journal_replay *r, const struct journal_
     return free_one;
 }
 
+/* A row that lacks a member is left as it is: see raid/journal.h. */
+static bool row_is_complete(const struct journal_replay *r, unsigned volume, uint64_t row)
+{
+    const struct layout *layout = &r->array->volumes[volume].layout;
+    for (unsigned role = 0; role < layout->roles; role++) {
+        struct layout_place place;
+        layout_place(layout, row, role, &place);
+        if (!member_readable(&r->array->members[place.slot]))
+            return false;
+    }
+    return true;
+}
+
+/* Is there something to be done about the record [first, end)? */
+static bool record_wanted(const struct journal_replay *r, size_t first, size_t end, unsigned *volume)
+{
+    return record_volume(r, first, end, volume) &&
+           (first < r->whole || row_is_complete(r, *volume, r->entries[first].row));
+}
+
+static void record_start(struct journal_replay *r, struct worker *w, size_t first, size_t end, unsigned volume)
+{
+    bool torn = first >= r->whole;
+    r->records += !torn;
+    r->torn_rows += torn;
+    r->busy++;
+    w->busy = true;
+    w->suspect = torn;
+    w->volume = volume;
+    w->part = torn ? end : first;
+    w->end = end;
+    part_start(w);
+}
+
 static void dispatch(struct journal_replay *r)
 {
     while (r->next < r->count) {
@@ -332,21 +367,13 @@ static void dispatch(struct journal_replay *r)
         unsigned volume;
         while (end < r->count && r->entries[end].id == r->entries[first].id)
             end++;
-        bool wanted = record_volume(r, first, end, &volume);
+        bool wanted = record_wanted(r, first, end, &volume);
         struct worker *w = wanted ? worker_for(r, &r->entries[first]) : NULL;
         if (wanted && w == NULL)
             return;
         r->next = end;
-        if (!wanted)
-            continue;
-        r->records++;
-        r->busy++;
-        w->busy = true;
-        w->suspect = false;
-        w->volume = volume;
-        w->part = first;
-        w->end = end;
-        part_start(w);
+        if (wanted)
+            record_start(r, w, first, end, volume);
     }
     if (r->busy == 0 && sm_state(&r->state) == REPLAY_REPLAYING)
         replay_over(r);
@@ -364,8 +391,10 @@ static void replay_settled(struct journal_replay *r)
         survivors |= slot_is_live(r, slot) ? slot_bit(slot) : 0;
         active |= member_readable(&r->array->members[slot]) ? slot_bit(slot) : 0;
     }
-    r->count =
-        r->no_memory || r->unreadable || r->array->frozen ? 0 : journal_choose(r->entries, r->count, survivors, active);
+    size_t torn = 0;
+    if (!r->no_memory && !r->unreadable && !r->array->frozen)
+        r->whole = journal_choose(r->entries, r->count, survivors, active, &torn);
+    r->count = r->whole + torn;
     dispatch(r);
 }
 
@@ -454,7 +483,7 @@ static bool entries_make_room(struct journal_replay *r)
     return true;
 }
 
-static void entry_keep(struct journal_replay *r, const struct journal_entry *entry, unsigned copy)
+static void entry_keep(struct journal_replay *r, const struct journal_entry *entry, unsigned copy, bool damaged)
 {
     r->tail = MAX(r->tail, entry->tail);
     if (r->count == r->room && !entries_make_room(r)) {
@@ -462,6 +491,7 @@ static void entry_keep(struct journal_replay *r, const struct journal_entry *ent
         return;
     }
     r->entries[r->count] = *entry;
+    r->entries[r->count].damaged = damaged;
     r->entries[r->count++].copy = copy;
 }
 
@@ -473,7 +503,8 @@ static bool is_ours(const struct scan *scan, uint32_t at, struct journal_entry *
            uuid_equal(&entry->epoch, &r->array->description.epoch);
 }
 
-/* Keep what is whole; the next stretch begins with the first entry that is not all in this one. */
+/* Keep what is there, also a header without its payload; the next stretch begins with the first entry that is not all in
+ * this one. */
 static void stretch_look(struct scan *scan)
 {
     struct journal_replay *r = scan->replay;
@@ -486,10 +517,11 @@ static void stretch_look(struct scan *scan)
         uint32_t whole = journal_entry_pages(&entry);
         if (at + whole > scan->count && scan->next + at + whole <= r->ring)
             break;
-        if (at + whole > scan->count || !journal_payload_is_whole(&entry, scan->pages + at + 1))
+        if (at + whole > scan->count)
             continue;
-        entry_keep(r, &entry, (unsigned)(scan - r->scans));
-        pages = whole;
+        bool damaged = !journal_payload_is_whole(&entry, scan->pages + at + 1);
+        entry_keep(r, &entry, (unsigned)(scan - r->scans), damaged);
+        pages = damaged ? 1 : whole;
     }
     scan->next += at;
     stretch_read(scan);
@@ -627,6 +659,9 @@ int journal_replay_end(struct journal_replay *r, uint64_t *records)
 {
     int error = r->no_memory ? -ENOMEM : r->unreadable && !r->array->frozen ? -EIO : 0;
     ASSERT(r->busy == 0);
+    if (r->torn_rows > 0)
+        log_notice("array %s: %llu writes stand in the journal in part: their rows are resynchronised",
+                   r->array->description.name, (unsigned long long)r->torn_rows);
     *records = r->records;
     replay_free(r);
     return error;

@@ -10,7 +10,8 @@
  *               be missing, and others not. Losses go to disk
  *   REPLAYING   what journal_choose() left, row by row in order, several rows at a time
  *
- * A row in which something could not be replayed is SUSPECT.
+ * A row in which something could not be replayed is SUSPECT; so is one with a record that is not whole, if all its members
+ * are there.
  */
 #ifndef RAID_JOURNAL_REPLAY_H
 #define RAID_JOURNAL_REPLAY_H

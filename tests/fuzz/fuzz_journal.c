@@ -58,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             count += take(page, &entries[count]);
     }
     uint64_t survivors = len >= 8 ? get_le64(data) : 7;
-    size_t kept = journal_choose(entries, count, survivors, survivors);
+    size_t torn, kept = journal_choose(entries, count, survivors, survivors, &torn);
+    ASSERT(kept + torn <= count);
     for (size_t i = 0; i < kept; i++)
         ASSERT(entries[i].kind != JOURNAL_TAIL && (i == 0 || entries[i].id >= entries[i - 1].id));
     return 0;

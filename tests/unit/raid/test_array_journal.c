@@ -287,3 +287,49 @@ Test(array_journal, a_ring_that_cannot_be_read_costs_its_disk_and_no_data)
     cr_expect(rig_has(rig, 4096, 4096, 2));
     rig_destroy(rig);
 }
+
+/*
+ * The journal of the parity's disk is garbage, and the parity is not what it was to become: was the write begun, or is the
+ * record torn? `payload`: the header is left. `away`: a third disk does not come back.
+ */
+static void garbage_case(enum sb_consistency policy, bool payload, bool away)
+{
+    struct rig *rig = rig_with(4, RAID_5, policy);
+    put(rig, 0, 3 * CHUNK, 1);
+    put(rig, 4096, 4096, 2);
+    const struct sb_array *a = array_description(rig->array);
+    struct layout_place data, parity;
+    struct layout layout;
+    cr_assert(superblock_layout(a, &a->volumes[0], &layout));
+    layout_place(&layout, 0, 0, &data);
+    layout_place(&layout, 0, 3, &parity);
+    uint8_t *disk = rig->mem[parity.slot]->bytes, *ring = disk + a->journal_start;
+    uint64_t place = a->data_start + a->volumes[0].start + parity.off + 4096, ring_bytes = a->journal_bytes;
+    unsigned other = 0;
+    while (other == data.slot || other == parity.slot)
+        other++;
+    rig_kill(rig);
+    struct journal_entry entry;
+    for (uint64_t at = 0; at < ring_bytes; at += PAGE_BYTES)
+        if (!payload || (!journal_decode(ring + at, &entry) && ring[at] != 0))
+            memset(ring + at, 0x5a, PAGE_BYTES);
+    memset(disk + place, 0xa5, 4096);
+    cr_assert(rig_assemble(rig, away ? 15 & ~(1u << other) : 15, false), "%s", rig->message);
+    cr_expect_eq(array_usage(rig->array, 0).dirty_bytes, away ? 0 : 3 * CHUNK, "%s, payload %u, away %u",
+                 sb_consistency_name(policy), payload, away);
+    cr_expect(holds(rig, 4096, 4096, 2));
+    if (!away) {
+        rig_settle(rig);
+        cr_assert(rig_fail(rig, data.slot), "%s", rig->message);
+        cr_expect(holds(rig, 4096, 4096, 2), "%s: the parity was not made right", sb_consistency_name(policy));
+    }
+    rig_destroy(rig);
+}
+
+Test(array_journal, a_row_whose_record_was_damaged_is_resynchronised)
+{
+    garbage_case(SB_JOURNAL, false, false);
+    garbage_case(SB_JOURNAL, true, false);
+    garbage_case(SB_PPL, true, false);
+    garbage_case(SB_JOURNAL, false, true);
+}

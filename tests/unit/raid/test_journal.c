@@ -163,17 +163,18 @@ Test(journal, an_entry_must_fit_its_volume)
     cr_expect_not(journal_entry_fits(&good, v, &layout), "the volume has no journal");
 }
 
-/* What is chosen, as "id/slot id/slot ". */
+/* What is chosen, as "id/slot id/slot torn id/slot ". */
 static const char *chosen(const struct journal_entry *entries, size_t count, uint64_t survivors, uint64_t active)
 {
     static char text[256];
     struct journal_entry copy[16];
     memcpy(copy, entries, count * sizeof *entries);
-    size_t kept = journal_choose(copy, count, survivors, active);
+    size_t torn, kept = journal_choose(copy, count, survivors, active, &torn);
     text[0] = '\0';
-    for (size_t i = 0; i < kept; i++) {
+    for (size_t i = 0; i < kept + torn; i++) {
         size_t at = strlen(text);
-        text_format(text + at, sizeof text - at, "%u/%u ", (unsigned)copy[i].id, copy[i].slot);
+        text_format(text + at, sizeof text - at, "%s%u/%u ", i == kept ? "torn " : "", (unsigned)copy[i].id,
+                    copy[i].slot);
     }
     return text;
 }
@@ -182,9 +183,20 @@ Test(journal, whole_records_are_replayed_in_order)
 {
     struct journal_entry found[] = {entry_full(3, 1, 6), entry_full(2, 0, 3), entry_full(3, 2, 6), entry_full(2, 1, 3)};
     cr_expect_str_eq(chosen(found, 4, 7, 7), "2/0 2/1 3/1 3/2 ");
-    cr_expect_str_eq(chosen(found, 3, 7, 7), "3/1 3/2 ", "a survivor lacks its part of 2");
+    cr_expect_str_eq(chosen(found, 3, 7, 7), "3/1 3/2 torn 2/0 ", "a survivor lacks its part of 2");
     cr_expect_str_eq(chosen(found, 3, 5, 5), "2/0 3/1 3/2 ", "whose part is missing did not survive");
     cr_expect_str_eq(chosen(found, 0, 7, 7), "");
+}
+
+Test(journal, a_record_that_is_not_whole_is_told_unless_it_is_over)
+{
+    struct journal_entry found[] = {entry_full(2, 0, 3), entry_full(5, 1, 3), entry_parity(7, 9), entry_parity(6, 9),
+                                    entry_tail(4, 0, 4)};
+    found[2].damaged = true;
+    cr_expect_str_eq(chosen(found, 5, 7, 7), "6/2 torn 5/1 7/2 ", "a later one that is torn does not supersede 6");
+    cr_expect_str_eq(chosen(found, 4, 7, 7), "6/2 torn 2/0 5/1 7/2 ");
+    found[1].absent = 4;
+    cr_expect_str_eq(chosen(found, 5, 7, 7), "6/2 torn 7/2 ", "5 was not begun");
 }
 
 Test(journal, what_is_below_any_tail_is_over)
@@ -217,7 +229,7 @@ Test(journal, parts_that_contradict_each_other_are_no_record)
 {
     struct journal_entry found[] = {entry_full(2, 0, 3), entry_full(2, 1, 3)};
     found[1].row = 8;
-    cr_expect_str_eq(chosen(found, 2, 7, 7), "");
+    cr_expect_str_eq(chosen(found, 2, 7, 7), "torn 2/0 2/1 ");
     found[1] = found[0];
-    cr_expect_str_eq(chosen(found, 2, 7, 7), "", "the same part twice");
+    cr_expect_str_eq(chosen(found, 2, 7, 7), "torn 2/0 2/0 ", "the same part twice");
 }
