@@ -43,6 +43,15 @@ uint64_t job_row_bytes(const struct array *array, unsigned volume)
     return (uint64_t)layout->spec.chunk * layout->roles;
 }
 
+/* Of the rows that rows_left() counts, those below the position. */
+static uint64_t rows_behind(const struct array *array, enum job_kind_id kind, unsigned volume)
+{
+    uint64_t position = array->volumes[volume].jobs[kind].position;
+    if (!kinds[kind]->all_rows || position == 0)
+        return 0;
+    return array_is_redundant(array, volume) ? region_count_written(job_map(array, volume), position) : position;
+}
+
 static const struct job_kind *kind_now(const struct array *array)
 {
     return kinds[array->jobs.kind];
@@ -120,14 +129,14 @@ static void job_start(struct array *array, enum job_kind_id kind, unsigned volum
     jobs->next_row = job_of(array, volume, kind)->position;
     jobs->end_row = jobs->failed_row = volume_rows(array->volumes[volume].volume);
     jobs->todo_rows = kinds[kind]->rows_left(array, volume);
-    jobs->done_rows = 0;
+    jobs->done_rows = rows_behind(array, kind, volume);
     jobs->window = window_of(array, volume);
     jobs->bad_rows = jobs->changed_rows = 0;
     jobs->started_ns = loop_now_ns(array->loop);
     pace_disks(array);
     for (unsigned i = 0; i < 2; i++) {
         jobs->mark_ns[i] = jobs->started_ns;
-        jobs->mark_rows[i] = 0;
+        jobs->mark_rows[i] = jobs->done_rows;
     }
     log_notice("array %s: %s of volume %s begins: %llu of %llu rows", array->description.name, kinds[kind]->name,
                volume_name(array, volume), (unsigned long long)jobs->todo_rows, (unsigned long long)jobs->end_row);
@@ -208,19 +217,19 @@ void jobs_saved(struct array *array)
 
 /* --- rows --- */
 
-/* The row needs more members than there are, or has more bad blocks than can be recorded. */
-static void job_failed(struct array *array, enum blk_status status)
+/* The row needs more members than there are, or has more bad blocks than can be recorded: not again as things are. */
+static void job_block(struct array *array, enum blk_status status)
 {
     struct array_jobs *jobs = &array->jobs;
-    if (!array->frozen)
+    struct job *job = job_of(array, jobs->volume, jobs->kind);
+    if (!array->frozen && !job->blocked)
         log_error("array %s: %s of volume %s stopped before row %llu (%s): %s", array->description.name,
-                  kind_now(array)->name, volume_name(array, jobs->volume), (unsigned long long)jobs->next_row,
+                  kind_now(array)->name, volume_name(array, jobs->volume), (unsigned long long)jobs->failed_row,
                   blk_status_name(status),
                   status == BLK_NOSPACE ? "more blocks are bad than can be recorded: replace the disk that has most of "
                                           "them, or move the data elsewhere"
                                         : "bring missing disks online");
-    job_of(array, jobs->volume, jobs->kind)->blocked = true;
-    drain(array);
+    job->blocked = true;
 }
 
 static void mark_speed(struct array *array)
@@ -255,12 +264,12 @@ static void row_done(struct row_job *work)
     else if (kind_now(array)->row_done != NULL)
         kind_now(array)->row_done(array, jobs->volume, work);
     bool outdated = row->changes != jobs->changes && work->status != BLK_NOSPACE; /* members changed under it */
+    if (!good && !outdated)
+        job_block(array, work->status);
     if (sm_state(&jobs->state) == JOBS_DRAINING)
         drained(array);
-    else if (!good && outdated)
-        drain(array); /* and decide anew */
     else if (!good)
-        job_failed(array, work->status);
+        drain(array); /* and decide anew */
     else
         pump(array);
 }
@@ -441,6 +450,12 @@ static const char *waits_for(const struct array *array, enum job_kind_id kind, u
     return v->jobs[kind].blocked ? "a change of disks" : "its turn";
 }
 
+static uint64_t shown_bytes(const struct array *array, enum job_kind_id kind, unsigned volume, uint64_t rows)
+{
+    unsigned members = array->volumes[volume].layout.spec.members;
+    return rows * job_row_bytes(array, volume) / (kinds[kind]->one_disk ? members : 1);
+}
+
 static void info_fill(const struct array *array, struct array_job_info *info, enum job_kind_id kind, unsigned volume)
 {
     *info = (struct array_job_info){
@@ -448,7 +463,8 @@ static void info_fill(const struct array *array, struct array_job_info *info, en
         .rows = array->volumes[volume].layout.rows,
         .paused = array->description.volumes[volume].paused,
         .rate = array_rate(array, volume),
-        .total_bytes = kinds[kind]->rows_left(array, volume) * job_row_bytes(array, volume),
+        .done_bytes = shown_bytes(array, kind, volume, rows_behind(array, kind, volume)),
+        .total_bytes = shown_bytes(array, kind, volume, kinds[kind]->rows_left(array, volume)),
     };
     text_format(info->kind, sizeof info->kind, "%s", kinds[kind]->name);
     text_format(info->volume, sizeof info->volume, "%s", volume_name(array, volume));
@@ -463,12 +479,12 @@ static void info_fill_running(const struct array *array, struct array_job_info *
     if (!info->paused) /* it may be about to end */
         info->waits_for[0] = '\0';
     info->position = MIN(jobs->next_row, jobs->end_row);
-    info->done_bytes = jobs->done_rows * job_row_bytes(array, jobs->volume);
-    info->total_bytes = MAX(jobs->todo_rows, jobs->done_rows) * job_row_bytes(array, jobs->volume);
+    info->done_bytes = shown_bytes(array, jobs->kind, jobs->volume, jobs->done_rows);
+    info->total_bytes = shown_bytes(array, jobs->kind, jobs->volume, MAX(jobs->todo_rows, jobs->done_rows));
     uint64_t ms = (loop_now_ns(array->loop) - jobs->mark_ns[0]) / 1000000;
     if (ms == 0 || jobs->done_rows == jobs->mark_rows[0])
         return;
-    uint64_t bytes = (jobs->done_rows - jobs->mark_rows[0]) * job_row_bytes(array, jobs->volume);
+    uint64_t bytes = shown_bytes(array, jobs->kind, jobs->volume, jobs->done_rows - jobs->mark_rows[0]);
     info->bytes_per_second = MAX(bytes * 1000 / ms, 1ull);
     info->seconds_left = (info->total_bytes - info->done_bytes) / info->bytes_per_second;
 }
@@ -479,7 +495,7 @@ unsigned jobs_info(const struct array *array, struct array_job_info *info, unsig
     enum jobs_state state = sm_state(&jobs->state);
     bool running = state == JOBS_RUNNING || state == JOBS_DRAINING;
     unsigned count = 0;
-    if (running)
+    if (running && count < max)
         info_fill_running(array, &info[count++]);
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         for (unsigned kind = 0; kind < JOB_KINDS && count < max; kind++)

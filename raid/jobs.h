@@ -37,6 +37,8 @@ struct job_kind {
     const char *name;
     enum row_work work; /* what is done to each row */
     bool any_volume;    /* has work on volumes without redundancy as well */
+    bool one_disk;      /* is for one disk: people count its bytes, not whole rows */
+    bool all_rows;      /* rows_left() counts the rows below the position as well */
     /* Is there work of this kind on the volume, whether it can be done now or not? */
     bool (*wanted)(const struct array *, unsigned volume);
     /* Rows that the job would do if it began now: for people. */

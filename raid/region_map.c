@@ -112,6 +112,20 @@ uint64_t region_count(const struct region_map *map, unsigned states)
     return count;
 }
 
+uint64_t region_count_written(const struct region_map *map, uint64_t end)
+{
+    uint64_t count = 0, region = 0;
+    ASSERT(end <= map->regions);
+    for (; region + 32 <= end; region += 32) {
+        uint64_t word;
+        memcpy(&word, map->states + region / 4, sizeof word);
+        count += (unsigned)__builtin_popcountll((word | word >> 1) & UINT64_C(0x5555555555555555));
+    }
+    for (; region < end; region++)
+        count += region_get(map, region) != REGION_UNWRITTEN;
+    return count;
+}
+
 /* --- blocks --- */
 
 void region_block_encode(const struct region_map *map, unsigned block, const struct uuid *volume, uint8_t *out)

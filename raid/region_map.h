@@ -104,6 +104,8 @@ enum { REGION_WRITTEN = REGION_BIT(REGION_CLEAN) | REGION_BIT(REGION_DIRTY) | RE
 /* The first region at or behind `from`, and before `end`, in one of these states; `end`: none. */
 uint64_t region_find(const struct region_map *map, unsigned states, uint64_t from, uint64_t end);
 uint64_t region_count(const struct region_map *map, unsigned states);
+/* Regions before `end` that are not UNWRITTEN. */
+uint64_t region_count_written(const struct region_map *map, uint64_t end);
 
 /* One block with its present sequence, into REGION_BLOCK_BYTES. */
 void region_block_encode(const struct region_map *map, unsigned block, const struct uuid *volume, uint8_t *out);

@@ -4,7 +4,8 @@
  *
  *   check    by hand: differences are told
  *   repair   by hand: what is located is rewritten, and of the rest the redundancy
- *   patrol   a check by the calendar, when the last one of the volume is older than its interval; goes behind all else
+ *   patrol   a check by the calendar, when the last one of the volume is older than its interval, and so is the last
+ *            patrol that was called off; goes behind all else
  *
  * A volume has one scrub at a time. What runs, how far it came and what it found so far stand in the description, and so
  * does the result of the last one that was finished: a restart goes on within a minute of where it was. Findings, with
@@ -161,6 +162,7 @@ static void end(struct array *array, unsigned volume)
 const struct job_kind scrub_kind = {
     .name = "scrub",
     .work = ROW_SCRUB,
+    .all_rows = true,
     .wanted = scrub_wanted,
     .rows_left = rows_left,
     .row_next = row_next,
@@ -172,6 +174,7 @@ const struct job_kind scrub_kind = {
 const struct job_kind patrol_kind = {
     .name = "patrol",
     .work = ROW_SCRUB,
+    .all_rows = true,
     .wanted = patrol_wanted,
     .rows_left = rows_left,
     .row_next = row_next,
@@ -197,7 +200,7 @@ static bool is_due(struct array *array, unsigned volume)
 {
     const struct sb_scrub *scrub = scrub_of(array, volume);
     uint64_t interval = array->volumes[volume].scrub.interval_s, now = loop_wall_clock_s(array->loop);
-    uint64_t last = MAX(scrub->finished_s, array->description.created_s);
+    uint64_t last = MAX(MAX(scrub->finished_s, scrub->called_off_s), array->description.created_s);
     return interval > 0 && scrub->mode == SB_SCRUB_NONE && array->volumes[volume].published &&
            array_is_redundant(array, volume) && now >= last && now - last >= interval;
 }
@@ -301,8 +304,11 @@ void array_scrub(struct array *array, const char *name, enum sb_scrub_mode mode,
     if (refused(array, name, mode, &volume, call))
         return;
     if (mode == SB_SCRUB_NONE) {
+        struct sb_scrub *scrub = scrub_of(array, volume);
         log_notice("array %s: scrub of volume %s called off", array->description.name, name);
-        scrub_of(array, volume)->mode = SB_SCRUB_NONE;
+        if (scrub->mode == SB_SCRUB_PATROL)
+            scrub->called_off_s = loop_wall_clock_s(array->loop);
+        scrub->mode = SB_SCRUB_NONE;
     } else {
         begin(array, volume, mode);
     }

@@ -20,8 +20,11 @@
 #include "raid/bad_blocks.h"
 #include "raid/layout.h"
 
-enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 64, SB_JOURNALS_MAX = 2 };
+enum { SB_NAME_SIZE = 64, SB_IDENTITY_SIZE = 128, SB_VOLUMES_MAX = 64, SB_FORKS_MAX = 256, SB_JOURNALS_MAX = 2 };
 enum { SB_KEPT_BYTES = 24 * 1024 };
+
+/* No array gets there: a number above it was not counted up, and leaves no room to count on. */
+#define SB_GENERATION_MAX (INT64_MAX / 2)
 
 /* Bytes of one slot, and where the four copies stand. Byte 0 to 4095 of a disk are never touched. */
 #define SB_SLOT_BYTES (252 * KIB)
@@ -78,6 +81,7 @@ struct sb_scrub {
     uint64_t finished_s;        /* the last one that came to its end, seconds since 1970; 0: none did */
     enum sb_scrub_mode last_mode;
     struct sb_scrub_result last;
+    uint64_t called_off_s; /* a patrol that was called off since; 0: none was */
 };
 
 struct sb_volume {
@@ -144,6 +148,7 @@ struct sb_label {
     struct uuid member;
     unsigned slot;
     uint64_t tail_generation; /* not on disk: of the newest copy found at the tail; 0: none */
+    bool tail_blank;          /* not on disk: no copy was ever written at the tail, or it was cut off */
     unsigned place; /* 0 or 1, not on disk: which of the two slots of copies this one was read from, or goes to */
 };
 

@@ -58,8 +58,10 @@ static const char *bounds_check(const struct sb_array *a)
         return "there are no members, or too many";
     if (a->volumes_count > SB_VOLUMES_MAX)
         return "there are too many volumes";
-    if (a->generation > INT64_MAX || a->created_s > INT64_MAX || a->updated_s > INT64_MAX)
-        return "the generation or a date is out of range";
+    if (a->generation > SB_GENERATION_MAX)
+        return "the generation is higher than an array can come to: the superblock is damaged or forged";
+    if (a->created_s > INT64_MAX || a->updated_s > INT64_MAX)
+        return "a date is out of range";
     if (a->committed > a->generation)
         return "a generation is said to be committed that is yet to come";
     if (memchr(a->kept, '\0', sizeof a->kept) == NULL)
@@ -168,7 +170,8 @@ static const char *scrub_check(const struct sb_scrub *scrub, const struct layout
 {
     const uint64_t counts[] = {scrub->finished_s,    scrub->now.mismatched, scrub->now.repaired,
                                scrub->now.rewritten, scrub->now.unreadable, scrub->last.mismatched,
-                               scrub->last.repaired, scrub->last.rewritten, scrub->last.unreadable};
+                               scrub->last.repaired, scrub->last.rewritten, scrub->last.unreadable,
+                               scrub->called_off_s};
     for (unsigned i = 0; i < ARRAY_LENGTH(counts); i++)
         if (counts[i] > INT64_MAX)
             return "a volume's scrub has a number that is too large";

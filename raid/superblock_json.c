@@ -174,6 +174,7 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, scrub.last.repaired, "scrubbed_repaired", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.rewritten, "scrubbed_rewritten", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.unreadable, "scrubbed_unreadable", NUMBER_MAX),
+    OPTIONAL(sb_volume, scrub.called_off_s, "scrub_called_off", NUMBER_MAX),
     SMALL(sb_volume, priority, "priority", 100),
     NUMBER(sb_volume, min_rate, "min_rate", NUMBER_MAX),
     NUMBER(sb_volume, max_rate, "max_rate", NUMBER_MAX),

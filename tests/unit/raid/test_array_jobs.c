@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "raid/array_impl.h"
 #include "raid/job_pace.h"
 #include "tests/unit/raid/arrays.h"
 
@@ -235,4 +236,52 @@ Test(array_jobs, what_is_kept_with_a_volume_is_on_all_members_when_the_call_is_o
     array_abandon(rig->array);
     cr_expect(!rig_volume_keep(rig, 0, "word", "[3]"));
     rig_destroy(rig);
+}
+
+Test(array_jobs, no_more_is_told_than_there_is_room_for)
+{
+    struct rig *rig = rig_rebuilding(RAID_5, 1000000);
+    struct array_job_info info[2];
+    memset(info, 0xa5, sizeof info);
+    cr_assert(rig_pause(rig, 0, false), "%s", rig->message);
+    rig_wait(rig, SECOND / 100);
+    cr_expect_eq(jobs_info(rig->array, info, 0), 0);
+    cr_expect_eq((uint8_t)info[0].kind[0], 0xa5, "nothing was written");
+    cr_expect_eq(jobs_info(rig->array, info, 1), 1);
+    cr_expect_str_eq(info[0].kind, "rebuild");
+    expect_whole(rig, 1);
+    rig_destroy(rig);
+}
+
+/* No more bad blocks can be recorded, and slot 0 cannot be read: no row can be done. */
+static void fill_bad_list(struct rig *rig)
+{
+    struct sb_array *a = &rig->array->description;
+    uint64_t end = a->volumes[0].start + a->volumes[0].extent;
+    for (unsigned i = 0; i < BAD_ADD_MAX; i++)
+        cr_assert(bad_add(&a->bad, 0, end - 1024 * (i + 1ull), 512));
+    fault_add(rig->dev[0], &(struct fault_rule){.ops = 1 << BLK_READ,
+                                                .off = a->data_start,
+                                                .len = a->volumes[0].extent - 2 * MIB,
+                                                .status = BLK_MEDIA});
+}
+
+Test(array_jobs, a_job_that_is_refused_while_it_is_being_interrupted_is_not_begun_again)
+{
+    for (unsigned interrupted = 0; interrupted < 2; interrupted++) {
+        struct rig *rig = rig_rebuilding(RAID_5, 1000000);
+        fill_bad_list(rig);
+        cr_assert(rig_pause(rig, 0, false), "%s", rig->message);
+        while (rig->array->jobs.in_flight == 0)
+            rig_wait(rig, 100000);
+        if (interrupted)
+            cr_assert(rig_pause(rig, 0, true), "%s", rig->message);
+        rig_wait(rig, 2ull * SECOND);
+        cr_expect(rig->array->volumes[0].jobs[JOB_REBUILD].blocked, "interrupted: %u", interrupted);
+        cr_assert(rig_pause(rig, 0, false), "%s", rig->message);
+        rig_wait(rig, SECOND);
+        cr_expect(jobs_stopped(rig->array), "interrupted: %u", interrupted);
+        cr_expect_str_eq(rig_info(rig).jobs[0].waits_for, "a change of disks");
+        rig_destroy(rig);
+    }
 }

@@ -144,6 +144,58 @@ Test(array_scrub, patrols_come_by_the_calendar)
     rig_destroy(rig);
 }
 
+Test(array_scrub, a_patrol_that_was_called_off_waits_for_its_next_date)
+{
+    struct rig *rig = rig_full(5, RAID_6);
+    array_scrub_interval(rig->array, 0, 7 * 86400);
+    rig_wait(rig, 7 * DAY - SECOND);
+    for (unsigned i = 0; i < 5; i++)
+        rig->mem[i]->latency_ns = SECOND / 2;
+    for (unsigned i = 0; i < 20000 && info(rig).scrub.mode != SB_SCRUB_PATROL; i++)
+        rig_wait(rig, SECOND / 10);
+    cr_assert_eq(info(rig).scrub.mode, SB_SCRUB_PATROL);
+    cr_assert(rig_scrub(rig, "v", SB_SCRUB_NONE), "%s", rig->message);
+    cr_assert(rig_close(rig), "%s", rig->message);
+    cr_assert(rig_assemble(rig, 0x1f, false), "%s", rig->message);
+    array_scrub_interval(rig->array, 0, 7 * 86400);
+    rig_wait(rig, 6 * DAY);
+    cr_expect_eq(info(rig).scrub.finished_s, 0, "it began again");
+    cr_expect_eq(info(rig).scrub.mode, SB_SCRUB_NONE);
+    rig_wait(rig, 2 * DAY);
+    cr_expect_eq(info(rig).scrub.last_mode, SB_SCRUB_PATROL);
+    cr_expect_gt(info(rig).scrub.finished_s, 0);
+    rig_destroy(rig);
+}
+
+Test(array_scrub, its_progress_goes_on_where_it_was)
+{
+    struct rig *rig = rig_create(5, DISK);
+    cr_assert(rig_make_one(rig, RAID_6, 0), "%s", rig->message);
+    cr_assert_eq(rig_fill(rig, "v", 1, MIB), BLK_OK);
+    for (unsigned i = 0; i < 5; i++)
+        rig->mem[i]->latency_ns = SECOND / 10;
+    cr_assert(rig_scrub(rig, "v", SB_SCRUB_CHECK), "%s", rig->message);
+    uint64_t all = rig_info(rig).jobs[0].total_bytes;
+    while (info(rig).rows < 5)
+        rig_wait(rig, SECOND / 100);
+    cr_assert(rig_pause(rig, 0, true), "%s", rig->message);
+    rig_wait(rig, SECOND);
+    uint64_t row = 5ull * CHUNK, done = info(rig).rows * row;
+    cr_assert_lt(done, all);
+    cr_expect_eq(rig_info(rig).jobs[0].done_bytes, done, "paused");
+    cr_expect_eq(rig_info(rig).jobs[0].total_bytes, all);
+    cr_assert(rig_close(rig), "%s", rig->message);
+    cr_assert(rig_assemble(rig, 0x1f, false), "%s", rig->message);
+    cr_expect_eq(rig_info(rig).jobs[0].done_bytes, done, "after a restart");
+    cr_assert(rig_pause(rig, 0, false), "%s", rig->message);
+    while (rig_info(rig).jobs[0].waits_for[0] != '\0')
+        rig_wait(rig, SECOND / 100);
+    cr_expect_geq(rig_info(rig).jobs[0].done_bytes, done, "it runs");
+    cr_expect_eq(rig_info(rig).jobs[0].total_bytes, all);
+    rig_settle(rig);
+    rig_destroy(rig);
+}
+
 Test(array_scrub, it_can_be_called_off_and_not_be_begun_twice)
 {
     struct rig *rig = rig_full(5, RAID_6);

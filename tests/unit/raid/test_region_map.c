@@ -50,6 +50,20 @@ Test(region_map, counts_follow_states_and_a_block_is_changed_by_any_other_state)
     region_map_fini(&map);
 }
 
+Test(region_map, those_written_before_an_end_are_counted)
+{
+    struct region_map map = map_of(3000);
+    uint64_t seed = 6, count = 0;
+    for (unsigned i = 0; i < 2000; i++)
+        region_set(&map, test_random(&seed) % 3000, (enum region_state)(test_random(&seed) % REGION_STATES));
+    for (uint64_t end = 0; end <= 3000; end++) {
+        cr_expect_eq(region_count_written(&map, end), count, "before %u", (unsigned)end);
+        count += end < 3000 && region_get(&map, end) != REGION_UNWRITTEN;
+    }
+    cr_expect_eq(count, region_count(&map, REGION_WRITTEN));
+    region_map_fini(&map);
+}
+
 Test(region_map, find_gives_what_a_walk_gives)
 {
     struct region_map map = map_of(3000);

@@ -81,6 +81,25 @@ static void write_over(struct rig_write *write)
     (*(unsigned *)write->data)++;
 }
 
+Test(replace, progress_is_in_bytes_of_the_one_disk)
+{
+    for (unsigned i = 0; i < ARRAY_LENGTH(shapes); i++) {
+        const char *what = raid_level_name(shapes[i].level);
+        struct rig *rig = rig_create(shapes[i].disks, DISK);
+        unsigned disk = begin(rig, shapes[i].level, 4 * MIB);
+        slow(rig, SLOW_NS);
+        cr_assert(rig_replace(rig, SLOT, disk), "%s: %s", what, rig->message);
+        struct array_info info = rig_info(rig);
+        const struct sb_volume *v = &array_description(rig->array)->volumes[0];
+        cr_assert_eq(info.jobs_count, 1, "%s", what);
+        cr_expect_str_eq(info.jobs[0].kind, "replace", "%s", what);
+        cr_expect_leq(info.jobs[0].total_bytes, v->extent, "%s", what);
+        cr_expect_geq(info.jobs[0].total_bytes * 2, v->extent, "%s", what);
+        cr_assert(rig_replaced(rig), "%s: %s", what, rig->message);
+        rig_destroy(rig);
+    }
+}
+
 /* Writes all over the volume while it goes on; what is left is written anew from seed 2, piece by piece. */
 Test(replace, what_is_written_meanwhile_is_on_the_new_disk)
 {

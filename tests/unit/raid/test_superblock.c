@@ -22,7 +22,7 @@ static struct sb_label typical(void)
     label_add_volume(&array, RAID_6, 100 * MIB);
     struct sb_volume *scrubbed = label_add_volume(&array, RAID_50, 64 * MIB);
     scrubbed->consistency = SB_PPL;
-    scrubbed->scrub = (struct sb_scrub){SB_SCRUB_REPAIR, 5, {6, 7, 8, 9}, 10, SB_SCRUB_CHECK, {11, 12, 13, 14}};
+    scrubbed->scrub = (struct sb_scrub){SB_SCRUB_REPAIR, 5, {6, 7, 8, 9}, 10, SB_SCRUB_CHECK, {11, 12, 13, 14}, 15};
     label_add_volume(&array, RAID_0, 10 * MIB)->logical_block = 4096;
     label_add_volume(&array, RAID_JBOD, 10 * MIB)->slot = 5;
     array.members[4].state = SB_FAILED;
@@ -66,14 +66,15 @@ static struct sb_label largest(void)
         v->name[0] = (char)('0' + i);
         v->consistency = SB_JOURNAL;
         struct sb_scrub_result most = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
-        v->scrub = (struct sb_scrub){SB_SCRUB_PATROL, 1, most, INT64_MAX, SB_SCRUB_PATROL, most};
+        v->scrub = (struct sb_scrub){SB_SCRUB_PATROL, 1, most, INT64_MAX, SB_SCRUB_PATROL, most, INT64_MAX};
     }
     array.volumes[SB_VOLUMES_MAX - 1].name[0] = 'x';
     array.volumes['\\' - '0'].name[0] = 'y';
-    array.generation = array.created_s = array.updated_s = INT64_MAX;
+    array.generation = SB_GENERATION_MAX;
+    array.created_s = array.updated_s = INT64_MAX;
     for (unsigned i = 0; i < SB_FORKS_MAX; i++)
-        array.forks[i] =
-            (struct sb_fork){label_uuid(LABEL_UUID_FORK, i), INT64_MAX, i < SB_FORKS_MAX - 1, i < SB_FORKS_MAX - 1};
+        array.forks[i] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, i), SB_GENERATION_MAX, i < SB_FORKS_MAX - 1,
+                                          i < SB_FORKS_MAX - 1};
     array.forks_count = SB_FORKS_MAX;
     array.bad.count = BAD_MAX;
     for (unsigned i = 0; i < BAD_MAX; i++)
@@ -104,6 +105,16 @@ static void expect_round_trip(const struct sb_label *label)
     cr_expect_eq(read_back.slot, label->slot);
     cr_expect(uuid_equal(&read_back.member, &label->member));
     cr_expect_eq(read_back.array.generation, label->array.generation);
+}
+
+Test(superblock, a_generation_that_leaves_none_to_come_is_told_as_what_it_is)
+{
+    struct sb_label label = typical();
+    label.array.generation = SB_GENERATION_MAX;
+    cr_expect_null(superblock_check(&label));
+    label.array.generation++;
+    cr_expect_str_eq(superblock_check(&label),
+                     "the generation is higher than an array can come to: the superblock is damaged or forged");
 }
 
 Test(superblock, what_is_written_reads_back)
