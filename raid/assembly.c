@@ -134,6 +134,19 @@ static bool find_winner(struct disk_group *group, const struct assembly_options 
 
 /* --- roles --- */
 
+/*
+ * Its tail is blank, though generations behind its first one were written: then it had a label there. It may be the first
+ * one, torn, if that is the array's; or if it began a fork, as that of a new disk does which takes another's place; or if
+ * the member is filled from end to end and has not got far, so that nothing that was on it counts.
+ */
+static bool is_cut(const struct sb_array *winner, int slot, const struct sb_label *label)
+{
+    const struct sb_member *member = &winner->members[slot];
+    bool empty = member->state == SB_REBUILDING && !member->filling && member->missed_from == 0;
+    return label->tail_blank && !empty && label->array.generation > 1 &&
+           label->array.generation > history_present(&label->array)->generation;
+}
+
 static enum disk_role role_of(const struct sb_array *winner, const struct assembly_disk *disk)
 {
     const struct sb_label *label = disk->label;
@@ -145,8 +158,11 @@ static enum disk_role role_of(const struct sb_array *winner, const struct assemb
         return DISK_FAILED;
     if (state == SB_ABSENT)
         return DISK_APART;
-    if (history_is_current(winner, &label->array))
-        return disk->unusable != NULL ? DISK_UNUSABLE : DISK_CURRENT;
+    if (history_is_current(winner, &label->array)) {
+        if (disk->unusable != NULL)
+            return DISK_UNUSABLE;
+        return is_cut(winner, slot, label) ? DISK_CUT : DISK_CURRENT;
+    }
     bool same = uuid_equal(&history_present(winner)->id, &history_present(&label->array)->id);
     return same ? DISK_OLD : DISK_APART;
 }

@@ -7,6 +7,8 @@
  *   - a member's role is read from the winner's table, never from itself;
  *   - a member is current if its slot is active there and its label stands on the winner's history, not below the
  *     generation that is known to be committed; another one is stale: its slot counts as absent;
+ *   - so is one that would be current, but has lost the label at its tail as no crash can: it was cut short, and made as
+ *     long again;
  *   - a stale disk that just was not there, and lacks no more than the region maps know, has returned: when the array
  *     runs it may be brought in without asking, to be caught up (raid/array_online.c);
  *   - labels neither of whose histories contains the other: split brain; started only if one is preferred;

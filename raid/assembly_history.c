@@ -10,6 +10,13 @@
  * was torn, it reached this member but not those that ran on. Then it was not acted upon, as all who are live must have
  * it first. That holds only if those who ran on were live in its own table: if it had written one of them off, it may
  * have gone on alone.
+ *
+ * A history is bounded: its oldest lines are forgotten (history_make_room). A label from before the first one that is
+ * remembered is told by a witness, a member that is live both in its table and in the winner's. A member gets an identity
+ * of its own whenever it joins, so the witness has been live all the time between. What was acted upon under the old
+ * label's last generation but one the witness had too, so it is part of the witness's history, which is the winner's;
+ * and what was not acted upon is no loss. Had the old one gone on without the witness, it would have written it off.
+ * Without a witness nothing is known, and the label counts as one that ran apart.
  */
 #include "raid/assembly_history.h"
 
@@ -66,9 +73,27 @@ static bool lines_contain(const struct sb_array *whole, bool settled, const stru
     return false;
 }
 
+/* Is a member live in both, under one identity? */
+static bool share_a_live_member(const struct sb_array *old, const struct sb_array *whole)
+{
+    for (unsigned i = 0; i < old->members_count; i++)
+        for (unsigned j = 0; j < whole->members_count; j++)
+            if (uuid_equal(&old->members[i].uuid, &whole->members[j].uuid) && is_live(&old->members[i]) &&
+                is_live(&whole->members[j]))
+                return true;
+    return false;
+}
+
+bool history_forgot(const struct sb_array *whole, const struct sb_array *old)
+{
+    const struct sb_fork *first = own_line(whole, 0);
+    return first != NULL && old->generation < first->generation;
+}
+
 bool history_contains(const struct sb_array *whole, const struct sb_array *old)
 {
-    return lines_contain(whole, false, old) || lines_contain(whole, true, old);
+    return lines_contain(whole, false, old) || lines_contain(whole, true, old) ||
+           (history_forgot(whole, old) && share_a_live_member(old, whole));
 }
 
 /*

@@ -14,6 +14,9 @@
  */
 bool history_contains(const struct sb_array *whole, const struct sb_array *old);
 
+/* Does `old` stand before all that `whole` remembers, so that it may be part of it without being known? */
+bool history_forgot(const struct sb_array *whole, const struct sb_array *old);
+
 /* Has a live member of `winner` whose label says `label` missed nothing that was acted upon? */
 bool history_is_current(const struct sb_array *winner, const struct sb_array *label);
 
@@ -28,7 +31,8 @@ void history_settle(struct sb_array *winner, const struct sb_array *loser);
 
 /*
  * Room for one more line. Of two lines in a row that all members have left the first can speak for both; if there are no
- * such two the oldest line is forgotten, and who stands there will count as having run apart.
+ * such two the oldest line is forgotten, and who stands there will count as having run apart, unless a member that was
+ * live with it then still is.
  */
 void history_make_room(struct sb_array *array);
 

@@ -8,6 +8,7 @@
 enum disk_role {
     DISK_CURRENT,
     DISK_UNUSABLE, /* would be current */
+    DISK_CUT,      /* would be current, but has lost its end */
     DISK_CLONE,    /* carries the UUID of a member, but another disk is it */
     DISK_FOREIGN,  /* no member (any more): its slot went to another disk */
     DISK_FAILED,   /* written off */

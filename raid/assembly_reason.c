@@ -84,6 +84,7 @@ static void say_members(const struct disk_group *group, struct assembly *out)
 static void say_disks(const struct disk_group *group, struct assembly *out)
 {
     static const char *const texts[] = {
+        [DISK_CUT] = "has lost what stood at its end, as if it had been cut short: it needs a rebuild",
         [DISK_CLONE] = "is a copy of another member and is left alone",
         [DISK_FOREIGN] = "is no member any more, as its place was taken by another",
         [DISK_FAILED] = "had failed and needs a rebuild",
@@ -126,6 +127,17 @@ static void say_history(const struct disk_group *group, unsigned end, struct ass
         (unsigned long long)history_present(array)->generation, (unsigned long long)array->generation, date);
 }
 
+/* Does one lie before all that another one remembers of its history? */
+static bool is_very_old(const struct disk_group *group)
+{
+    for (unsigned i = 0; i < group->ends_count; i++)
+        for (unsigned j = 0; j < group->ends_count; j++)
+            if (history_forgot(&group->of[group->ends[i]].disk->label->array,
+                               &group->of[group->ends[j]].disk->label->array))
+                return true;
+    return false;
+}
+
 static void explain_split(const struct disk_group *group, struct assembly *out)
 {
     SAY(out, "array %s: its members ran apart from each other: ", out->array.name);
@@ -136,6 +148,8 @@ static void explain_split(const struct disk_group *group, struct assembly *out)
     SAY(out,
         ". Each may hold acknowledged writes. Start without the disks of all but one, or with apply --force, which "
         "takes the one with the highest generation; what the others hold will be overwritten by a rebuild");
+    if (is_very_old(group))
+        SAY(out, ". One of them may be just a disk that was away for very long: then take it out, or erase it");
 }
 
 static void explain_clone(const struct disk_group *group, struct assembly *out)

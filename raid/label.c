@@ -10,8 +10,12 @@
  * L1  The other slot (the member's newest label until then) is not touched by a write that is not fresh.
  * L2  The tail copy is written only when the head copy is durable. So of the two copies of a slot at most one is torn.
  *
+ * L3  So a member that was written to the end of a fresh label has a copy at its tail, whatever comes: one whose tail is
+ *     blank has lost it, and what stood before it (a file that was cut short and made as long again).
+ *
  * The device sees requests no longer than it allows. The tail is looked for by the disk's size when reading, since
- * nothing else is known yet; if the disk grew under the array only the head copies are found.
+ * nothing else is known yet; and, with a label from the head of a disk that has another size than that says (it grew),
+ * where the label puts it.
  *
  * Labels are control path: memory for one slot is taken at the start and freed before done. A member must not be lost for
  * want of memory: it is waited for, up to ten seconds.
@@ -25,7 +29,7 @@
 
 enum label_action { READ_COPY, WRITE_COPY, ZERO_HEADER, FLUSH, END };
 enum label_area { AT_HEAD, AT_TAIL_OF_DISK, AT_TAIL_OF_LABEL };
-enum { PLACE_OF_LABEL = 2 };
+enum { PLACE_OF_LABEL = 2, BLANK_BYTES = 2 * PAGE_BYTES /* header, and the beginning of the text */ };
 enum { RETRY_NS = 100 * 1000 * 1000, RETRIES_MAX = 100 }; /* for memory */
 
 struct label_step {
@@ -50,7 +54,8 @@ struct label_scratch {
 
 static const struct label_step read_script[] = {
     {READ_COPY, AT_HEAD, 0}, {READ_COPY, AT_HEAD, 1},
-    {READ_COPY, AT_TAIL_OF_DISK, 0}, {READ_COPY, AT_TAIL_OF_DISK, 1}, {END, 0, 0}};
+    {READ_COPY, AT_TAIL_OF_DISK, 0}, {READ_COPY, AT_TAIL_OF_DISK, 1},
+    {READ_COPY, AT_TAIL_OF_LABEL, 0}, {READ_COPY, AT_TAIL_OF_LABEL, 1}, {END, 0, 0}};
 static const struct label_step write_script[] = {WRITE_STEPS, {END, 0, 0}};
 static const struct label_step fresh_script[] = {ERASE_STEPS, WRITE_STEPS, {END, 0, 0}};
 static const struct label_step erase_script[] = {ERASE_STEPS, {END, 0, 0}};
@@ -74,14 +79,20 @@ static void fail(struct label_op *op, enum blk_status status, const char *what)
 
 /* --- where a step's copy stands --- */
 
+static bool is_read(const struct label_op *op)
+{
+    return op->step >= read_script && op->step < read_script + ARRAY_LENGTH(read_script);
+}
+
 static uint64_t area_start(const struct label_op *op, enum label_area area)
 {
     if (area == AT_HEAD)
         return 0;
     if (area == AT_TAIL_OF_DISK)
         return superblock_tail(op->dev->info.size);
-    ASSERT(op->label == NULL || op->label->slot < RAID_MEMBERS_MAX);
-    return op->label == NULL ? 0 : superblock_tail(op->label->array.members[op->label->slot].size);
+    bool known = op->label != NULL && (!is_read(op) || op->verdict == SB_VALID);
+    ASSERT(!known || op->label->slot < RAID_MEMBERS_MAX);
+    return !known ? 0 : superblock_tail(op->label->array.members[op->label->slot].size);
 }
 
 /* Offset on the disk; 0: the disk is too small to have this copy. */
@@ -90,6 +101,8 @@ static uint64_t copy_offset(const struct label_op *op, const struct label_step *
     uint64_t start = area_start(op, step->area);
     if (step->area != AT_HEAD && start == 0)
         return 0;
+    if (is_read(op) && step->area == AT_TAIL_OF_LABEL && start == area_start(op, AT_TAIL_OF_DISK))
+        return 0; /* that was read */
     unsigned slot = step->slot == PLACE_OF_LABEL ? op->label->place : step->slot;
     uint64_t off = start + (slot == 0 ? SB_HEAD_0 : SB_HEAD_1);
     return op->dev->info.size < SB_SLOT_BYTES || off > op->dev->info.size - SB_SLOT_BYTES ? 0 : off;
@@ -97,14 +110,35 @@ static uint64_t copy_offset(const struct label_op *op, const struct label_step *
 
 /* --- what a read found --- */
 
+/* The place of a copy at the label's tail holds nothing at all. A header that was erased has its text behind it. */
+static bool is_blank_tail(const struct label_op *op)
+{
+    if (op->step->area == AT_HEAD || area_start(op, op->step->area) != area_start(op, AT_TAIL_OF_LABEL))
+        return false;
+    for (uint64_t page = 0; page < BLANK_BYTES / PAGE_BYTES; page++) {
+        const uint8_t *bytes = op->pages[page]->data;
+        if (bytes[0] != 0 || memcmp(bytes, bytes + 1, PAGE_BYTES - 1) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* How much is to be read of a copy whose first block has been. */
+static uint64_t length_of_copy(const struct label_op *op)
+{
+    uint64_t len = superblock_length(op->pages[0]->data);
+    return op->step->area == AT_HEAD ? len : MAX(len, (uint64_t)BLANK_BYTES);
+}
+
 static void consider_copy(struct label_op *op)
 {
     struct label_scratch *scratch = op->scratch;
     char why[sizeof op->why];
+    op->blank_copies += is_blank_tail(op);
     pages_copy_out(scratch->bytes, op->pages, 0, op->len);
     enum sb_verdict verdict = superblock_decode(scratch->bytes, op->len, &scratch->candidate, why, sizeof why);
     bool has_best = op->verdict == SB_VALID || op->verdict == SB_UNSUPPORTED;
-    if (verdict == SB_VALID && op->step->area == AT_TAIL_OF_DISK)
+    if (verdict == SB_VALID && op->step->area != AT_HEAD)
         op->tail_generation = MAX(op->tail_generation, scratch->candidate.array.generation);
     if (op->verdict == SB_VALID)
         op->label->tail_generation = op->tail_generation;
@@ -126,6 +160,8 @@ static void consider_copy(struct label_op *op)
 static void finish_script(struct label_op *op)
 {
     bool found = op->verdict == SB_VALID || op->verdict == SB_UNSUPPORTED;
+    if (op->verdict == SB_VALID)
+        op->label->tail_blank = op->blank_copies == 2;
     if (op->read_error != BLK_OK && !found)
         fail(op, op->read_error, blk_status_name(op->read_error));
     else
@@ -192,7 +228,7 @@ static void request_done(struct blk_req *req)
     } else if (op->step->action != FLUSH) {
         op->pos += req->len;
         if (op->step->action == READ_COPY && op->pos == PAGE_BYTES) /* the first block tells how long it is */
-            op->len = superblock_length(op->pages[0]->data);
+            op->len = length_of_copy(op);
         if (op->pos < op->len) {
             submit_rest(op);
             return;
@@ -291,6 +327,7 @@ static void begin(struct label_op *op, const struct label_step *script)
     ASSERT(op->dev != NULL && op->done != NULL);
     op->status = op->read_error = BLK_OK;
     op->tail_generation = 0;
+    op->blank_copies = 0;
     op->verdict = SB_NONE;
     op->why[0] = '\0';
     op->pages_count = 0;

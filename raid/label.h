@@ -47,6 +47,7 @@ struct label_op {
     uint64_t pos, len;             /* bytes of the step that are over, and in all */
     uint64_t copy_bytes;           /* of a copy that is read or written */
     uint64_t tail_generation;      /* of the newest copy at the tail */
+    unsigned blank_copies;         /* at the tail of the label's size: nothing but zeroes */
     enum blk_status read_error;    /* of a copy */
 };
 

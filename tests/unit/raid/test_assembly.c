@@ -411,7 +411,7 @@ static struct sb_array long_history(const struct sb_array *base, unsigned lines,
 
 Test(assembly, many_starts_without_a_member_do_not_make_it_look_as_if_it_had_run_apart)
 {
-    struct sb_array base = simple(2, RAID_1), a = long_history(&base, 500, ~1ull);
+    struct sb_array base = simple(2, RAID_1), a = long_history(&base, 3000, ~1ull);
     cr_expect_eq(a.forks_count, SB_FORKS_MAX);
     cr_expect(uuid_equal(&a.forks[0].id, &base.forks[0].id), "the line that the member stands on is kept");
     add_disk(&a, 0, "a", NULL);
@@ -419,12 +419,39 @@ Test(assembly, many_starts_without_a_member_do_not_make_it_look_as_if_it_had_run
     expect(ASSEMBLY_DEGRADED, true, "a -");
 }
 
-Test(assembly, of_a_history_too_long_the_oldest_line_is_forgotten_if_members_may_stand_on_each)
+/* Members may stand on every other line, so that lines are forgotten, oldest first. */
+static struct sb_array forgetful(const struct sb_array *base)
 {
-    struct sb_array base = simple(2, RAID_1), a = long_history(&base, 70, 0x5555555555555555);
+    struct sb_array a = long_history(base, SB_FORKS_MAX + 6, 0x5555555555555555);
     cr_expect_eq(a.forks_count, SB_FORKS_MAX);
+    cr_expect_not(uuid_equal(&a.forks[0].id, &base->forks[0].id));
+    return a;
+}
+
+Test(assembly, a_disk_older_than_all_that_is_remembered_is_stale_if_one_that_knew_it_is_live)
+{
+    struct sb_array base = simple(2, RAID_1), a = forgetful(&base);
     add_disk(&a, 0, "a", NULL);
     add_disk(&base, 1, "b", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a -");
+    expect_reason("array tank is degraded; slot 1 (disk1) was given up; disk b is stale: the array ran on without it");
+}
+
+Test(assembly, a_disk_older_than_all_that_is_remembered_ran_apart_if_nobody_is_left_who_knew_it)
+{
+    struct sb_array base = simple(2, RAID_1), a = forgetful(&base);
+    a.members[0].uuid = label_uuid(LABEL_UUID_MEMBER, 77);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&base, 1, "b", NULL);
+    expect(ASSEMBLY_SPLIT, false, "a -");
+    cr_expect(strstr(result.reason, "a disk that was away for very long") != NULL, "%s", result.reason);
+}
+
+Test(assembly, one_that_ran_on_alone_is_told_however_old_it_is)
+{
+    struct sb_array base = simple(2, RAID_1), a = forgetful(&base), b = run_without(&base, 0, SB_FAILED, 99);
+    add_disk(&a, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
     expect(ASSEMBLY_SPLIT, false, "a -");
 }
 
@@ -474,6 +501,47 @@ Test(assembly, a_disk_that_cannot_be_used_is_away_and_says_why)
     expect(ASSEMBLY_WAITING, false, "- b - d");
     expect_reason("array tank waits for slot 0 (disk0) and slot 2 (disk2); volume v0 cannot be served without; a has "
                   "shrunk; c is in use, locked by another program");
+}
+
+Test(assembly, a_disk_that_has_lost_its_end_is_stale)
+{
+    static const struct {
+        const char *what;
+        unsigned later;
+        bool fork, filling;
+        enum sb_member_state state;
+        uint64_t missed_from;
+        bool stale;
+    } cases[] = {
+        {"in service", 3, false, false, SB_ACTIVE, 0, true},
+        {"created", 0, false, false, SB_ACTIVE, 0, false},
+        {"a new disk in another one's place, its first label torn", 3, true, false, SB_ACTIVE, 0, false},
+        {"a new disk", 3, false, false, SB_REBUILDING, 0, false},
+        {"filled in part", 3, false, true, SB_REBUILDING, 0, true},
+        {"being caught up", 3, false, false, SB_REBUILDING, 1, true},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct sb_array base = simple(3, RAID_5), a = later(&base, cases[i].later);
+        a.generation = cases[i].later + 1;
+        a.clean = true;
+        a.forks[0].generation = cases[i].fork ? a.generation : 1;
+        a.members[1].state = cases[i].state;
+        a.members[1].filling = cases[i].filling;
+        a.members[1].missed_from = cases[i].missed_from;
+        scene_clear();
+        add_disk(&a, 0, "a", NULL);
+        add_disk(&a, 1, "b", NULL);
+        add_disk(&a, 2, "c", NULL);
+        scene.labels[1].tail_blank = true;
+        cr_assert_eq(assembly_decide(scene.disks, 3, &scene.options, &result, 1), 1);
+        cr_expect(result.startable, "%s: %s", cases[i].what, result.reason);
+        cr_expect_eq(result.disk_of_slot[1], cases[i].stale ? -1 : 1, "%s: %s", cases[i].what, result.reason);
+        cr_expect_eq(result.stale_of_disk[1], cases[i].stale, "%s", cases[i].what);
+        cr_expect_eq(strstr(result.reason,
+                            "disk b has lost what stood at its end, as if it had been cut short: it needs "
+                            "a rebuild") != NULL,
+                     cases[i].stale, "%s: %s", cases[i].what, result.reason);
+    }
 }
 
 Test(assembly, what_a_disk_knows_counts_though_it_cannot_be_used)

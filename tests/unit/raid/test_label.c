@@ -207,6 +207,40 @@ Test(label, a_destroyed_head_is_made_up_for_by_the_tail)
     bench_destroy(b);
 }
 
+Test(label, a_blank_tail_is_told_from_one_that_was_erased_or_damaged)
+{
+    static const struct {
+        const char *what;
+        uint64_t off, len;
+        uint8_t byte;
+        bool blank;
+    } cases[] = {
+        {"both copies", TAIL, SB_TAIL_BYTES, 0, true},
+        {"one copy", TAIL + SB_HEAD_0, SB_SLOT_BYTES, 0, false},
+        {"the other copy", TAIL + SB_HEAD_1, SB_SLOT_BYTES, 0, false},
+        {"garbage", TAIL, SB_TAIL_BYTES, 0x5a, false},
+        {"nothing", 0, 0, 0, false},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct bench *b = bench_create(512);
+        write_generation(b, 10);
+        write_generation(b, 11);
+        memset(b->disk->bytes + cases[i].off, cases[i].byte, cases[i].len);
+        cr_assert_eq(run(b, &b->disk->dev, label_read, false), BLK_OK);
+        cr_expect_eq(b->found.array.generation, 11, "%s", cases[i].what);
+        cr_expect_eq(b->found.tail_blank, cases[i].blank, "%s", cases[i].what);
+        bench_destroy(b);
+    }
+    struct bench *b = bench_create(512);
+    write_generation(b, 10);
+    write_generation(b, 11);
+    memset(b->disk->bytes + TAIL + SB_HEAD_0, 0, PAGE_BYTES);
+    memset(b->disk->bytes + TAIL + SB_HEAD_1, 0, PAGE_BYTES);
+    cr_assert_eq(run(b, &b->disk->dev, label_read, false), BLK_OK);
+    cr_expect_not(b->found.tail_blank, "headers that were erased before a fresh label");
+    bench_destroy(b);
+}
+
 Test(label, nothing_and_damage_are_told_apart)
 {
     struct bench *b = bench_create(512);

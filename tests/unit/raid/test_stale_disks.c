@@ -198,7 +198,7 @@ Test(stale_disks, a_member_behind_by_many_generations_is_stale)
     for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
         struct scene *scene = array_on(levels[i].disks, levels[i].disks, levels[i].level);
         unsigned without = (1u << levels[i].disks) - 1 - 2;
-        for (uint64_t run = 0; run < 70; run++) { /* more forks than a history remembers */
+        for (uint64_t run = 0; run < 70; run++) { /* and as many forks */
             cr_assert(scene_start(scene, without), "%s", scene->rig->assembly.reason);
             if (run % 10 == 9)
                 cr_assert_eq(rig_fill(scene->rig, "v", 10 + run, 256 * KIB), BLK_OK);
@@ -228,6 +228,17 @@ Test(stale_disks, a_member_put_back_to_an_earlier_stop_is_stale)
             scene_destroy(scene);
         }
     free(image);
+}
+
+/* A file that was cut short, and made as long again: zeroes to its end. */
+Test(stale_disks, a_member_that_was_cut_and_made_longer_again_is_stale)
+{
+    for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
+        struct scene *scene = array_on(levels[i].disks, levels[i].disks, levels[i].level);
+        memset(scene->rig->mem[1]->bytes + DISK / 2, 0, DISK / 2);
+        expect_stale(scene, 1, raid_level_name(levels[i].level));
+        scene_destroy(scene);
+    }
 }
 
 /* --- torn superblocks --- */
