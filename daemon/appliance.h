@@ -57,7 +57,9 @@ const char *appliance_disk_remove(struct appliance *appliance, const char *disk)
 /* The disk that was in "array/slot" will not come back. */
 const char *appliance_disk_forget(struct appliance *appliance, const char *slot);
 /* `array` "": for all. */
-const char *appliance_spare_add(struct appliance *appliance, const char *path, const char *array, bool force);
+/* What was on the disk, and is erased by force, stands in `erased` then; else it is empty. */
+const char *appliance_spare_add(struct appliance *appliance, const char *path, const char *array, bool force,
+                                char *erased, size_t erased_len);
 /* Start an array that waits; by force also one whose acknowledged writes may not all be there. */
 const char *appliance_array_assemble(struct appliance *appliance, const char *array, bool force);
 

@@ -168,6 +168,48 @@ static bool look_at(struct appliance *a, const char *path, bool force, struct sp
     return good;
 }
 
+static bool erase_page(int fd, uint64_t off)
+{
+    static const uint8_t zeroes[PAGE_BYTES];
+    return pwrite(fd, zeroes, sizeof zeroes, (off_t)off) == (ssize_t)sizeof zeroes;
+}
+
+/* The headers of all copies of a label, by the size of the disk and by that which the label may name. */
+static bool erase_labels(int fd, const struct scan_disk *disk)
+{
+    const struct sb_label *label = disk->label;
+    const uint64_t areas[] = {0, superblock_tail(disk->size),
+                              label != NULL ? superblock_tail(label->array.members[label->slot].size) : 0};
+    bool good = true;
+    for (unsigned i = 0; i < ARRAY_LENGTH(areas); i++)
+        if (areas[i] + SB_TAIL_BYTES <= disk->size)
+            good &= erase_page(fd, areas[i] + SB_HEAD_0) && erase_page(fd, areas[i] + SB_HEAD_1);
+    return good;
+}
+
+/* So that it is blank when it is needed. What was there is told in `what`; empty: nothing. */
+static bool erase(struct appliance *a, const char *path, char *what, size_t what_len)
+{
+    struct scan scan = {0};
+    scan_add(&scan, a->reactors[0], path, 0);
+    const struct scan_disk *disk = &scan.disks[0];
+    bool good = true;
+    what[0] = '\0';
+    if (disk->label != NULL)
+        text_format(what, what_len, "a member of array %s", disk->label->array.name);
+    else if (!foreign_probe(path, what, what_len))
+        what[0] = '\0';
+    if (what[0] != '\0' || disk->verdict != SB_NONE) {
+        int fd = label_open(path, true);
+        log_warn("disk %s held %s: erased by force", path, what[0] != '\0' ? what : "a label that is damaged");
+        good = fd >= 0 && foreign_erase(fd) && erase_labels(fd, disk) && fsync(fd) == 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    scan_free(&scan);
+    return good;
+}
+
 /* --- taking --- */
 
 struct need_call {
@@ -276,9 +318,11 @@ bool appliance_has_spares(const struct appliance *a)
 
 /* --- by hand --- */
 
-const char *appliance_spare_add(struct appliance *a, const char *path, const char *array, bool force)
+const char *appliance_spare_add(struct appliance *a, const char *path, const char *array, bool force, char *erased,
+                                size_t erased_len)
 {
     uint8_t bytes[SPARE_LABEL_BYTES];
+    erased[0] = '\0';
     if (is_member(a, path))
         text_format(a->message, sizeof a->message, "disk %s is in use by an array", path);
     else if (*array != '\0' && live_array_find(a, array) == NULL)
@@ -286,6 +330,10 @@ const char *appliance_spare_add(struct appliance *a, const char *path, const cha
     else if (!look_at(a, path, force, NULL, a->message, sizeof a->message))
         return a->message;
     else if (!live_disk_found_again(a, path))
+        return a->message;
+    else if (force && !erase(a, path, erased, erased_len))
+        text_format(a->message, sizeof a->message, "disk %s holds what cannot be erased: %s", path, strerror(errno));
+    else if (force && !look_at(a, path, false, NULL, a->message, sizeof a->message))
         return a->message;
     else if (!spare_label_encode(bytes, array) || !label_io(path, bytes, true))
         text_format(a->message, sizeof a->message, "disk %s cannot be written: %s", path, strerror(errno));

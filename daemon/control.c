@@ -20,7 +20,8 @@
 #include "core/log.h"
 #include "daemon/socket.h"
 
-enum { BODY_MAX = 64 * 1024, ACCEPT_PAUSE_US = 100000 };
+/* What is longer than is read is answered by libevent, with a page of HTML; what it reads is answered here. */
+enum { BODY_MAX = 64 * 1024, BODY_READ_MAX = 1024 * 1024, ACCEPT_PAUSE_US = 100000 };
 
 struct control {
     struct reactor *reactor;
@@ -154,10 +155,14 @@ static void do_disk_replace(struct exchange *x)
 static void do_spare_add(struct exchange *x)
 {
     const char *disk = body_word(x, "disk"), *array = json_string_value(json_object_get(x->body, "array"));
-    if (disk != NULL)
-        answer_action(
-            x, "disk", disk,
-            appliance_spare_add(x->control->appliance, disk, array != NULL ? array : "", body_flag(x->body, "force")));
+    char erased[256];
+    if (disk == NULL)
+        return;
+    answer_action(x, "disk", disk,
+                  appliance_spare_add(x->control->appliance, disk, array != NULL ? array : "",
+                                      body_flag(x->body, "force"), erased, sizeof erased));
+    if (x->code == 200 && erased[0] != '\0')
+        json_object_set_new(x->answer, "erased", sentence_json(erased));
 }
 
 static void do_array_assemble(struct exchange *x)
@@ -349,6 +354,10 @@ static void dispatch(struct control *control, struct evhttp_request *request, bo
         send_problem(request, 403, "this address is for looking only: use corbelctl on the appliance");
         return;
     }
+    if (evbuffer_get_length(evhttp_request_get_input_buffer(request)) > BODY_MAX) {
+        send_problem(request, 413, "the body is longer than 64 KiB");
+        return;
+    }
     if (strcmp(path, "/") == 0 && method == EVHTTP_REQ_GET) {
         send_page(request);
         return;
@@ -378,7 +387,7 @@ static struct evhttp *new_http(struct control *control, void (*handler)(struct e
     struct evhttp *http = evhttp_new(reactor_base(control->reactor));
     ASSERT(http != NULL);
     evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_POST);
-    evhttp_set_max_body_size(http, BODY_MAX);
+    evhttp_set_max_body_size(http, BODY_READ_MAX);
     evhttp_set_max_headers_size(http, 16 * 1024);
     evhttp_set_timeout(http, 60);
     evhttp_set_gencb(http, handler, control);

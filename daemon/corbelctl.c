@@ -139,6 +139,14 @@ static int run_disk_list(const struct arguments *a)
 }
 
 /* An action that answers with an object, or a problem with "detail". */
+static void print_done(const json_t *answer, const char *done)
+{
+    const char *erased = json_string_value(json_object_get(answer, "erased"));
+    if (erased != NULL)
+        printf("%s was on it and is erased\n", erased);
+    printf("%s\n", done);
+}
+
 static int act(const struct arguments *a, const char *path, json_t *body, const char *done)
 {
     int code;
@@ -154,7 +162,7 @@ static int act(const struct arguments *a, const char *path, json_t *body, const 
     else if (code >= 400)
         fprintf(stderr, "corbelctl: %s\n", json_string_value(json_object_get(answer, "detail")));
     else
-        printf("%s\n", done);
+        print_done(answer, done);
     json_decref(answer);
     return code >= 400 ? EXIT_REFUSED : EXIT_DONE;
 }

@@ -62,3 +62,22 @@ bool foreign_probe(const char *path, char *what, size_t what_len)
     }
     return found != 1;
 }
+
+bool foreign_erase(int fd)
+{
+    blkid_probe probe = blkid_new_probe();
+    if (probe == NULL || blkid_probe_set_device(probe, fd, 0, 0) != 0) {
+        blkid_free_probe(probe);
+        return false;
+    }
+    blkid_probe_enable_superblocks(probe, 1);
+    blkid_probe_set_superblocks_flags(probe, BLKID_SUBLKS_TYPE | BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_BADCSUM);
+    blkid_probe_enable_partitions(probe, 1);
+    blkid_probe_set_partitions_flags(probe, BLKID_PARTS_MAGIC);
+    int found;
+    bool good = true;
+    while (good && (found = blkid_do_probe(probe)) == 0) /* one after the other; what is erased is looked for again */
+        good = blkid_do_wipe(probe, 0) == 0;
+    blkid_free_probe(probe);
+    return good && found == 1;
+}

@@ -14,6 +14,9 @@
  * told. */
 bool foreign_probe(const char *path, char *what, size_t what_len);
 
+/* Erase all that libblkid knows of on an open disk, for writing. False: something is left, or it cannot be written. */
+bool foreign_erase(int fd);
+
 /* False: it carries no label of a journal device. */
 bool journal_label_of(const char *path, struct journal_label *label);
 

@@ -25,6 +25,11 @@ for wrong in '"priority": 4294967297' '"priority": -5' '"priority": 1e30' '"max_
         -d "{\"volume\": \"r/v\", $wrong}" http://corbel/api/v1/volumes/jobs)
     [ "$code" = 400 ] || fail "$wrong is answered $code: $(cat "$DIR/answer")"
 done
+head -c 100000 /dev/zero | tr '\0' ' ' >"$DIR/long"
+code=$(curl -s -o "$DIR/answer" -w '%{http_code}' --unix-socket "$SOCKET" -X POST --data-binary "@$DIR/long" \
+    http://corbel/api/v1/volumes/jobs)
+[ "$code" = 413 ] && grep -q '"detail": "the body is longer than 64 KiB"' "$DIR/answer" ||
+    fail "a long body is answered $code: $(cat "$DIR/answer")"
 rebuild_waits || fail "a wrong request let the rebuild go on"
 $CTL volume rate r/w --priority 50 2>/dev/null && fail "a volume that is not there"
 $CTL volume rate r/v --priority 50 --max "900 MiB" >/dev/null

@@ -70,6 +70,23 @@ $CTL disk add-spare "$DIR/s5" >/dev/null && $CTL disk add-spare "$DIR/s6" >/dev/
 [ "$($CTL status | grep -c '^[^ ]* *spare ')" = 2 ] || fail "one disk, two spares: $($CTL status)"
 $CTL disk remove "$DIR/s6" >/dev/null || fail "a spare is not let go by its other name"
 
+# By force: what is there is told and erased at once, so that it is taken when it is needed.
+truncate -s 64M "$DIR/s7"
+mke2fs -q -L old "$DIR/s7" 2>/dev/null
+$CTL disk add-spare "$DIR/s7" --force >"$DIR/said" || fail "add-spare --force: $(cat "$DIR/said")"
+grep -q 'a file system (ext2 old) was on it and is erased' "$DIR/said" || fail "not told what was erased: $(cat "$DIR/said")"
+$CTL disk fail r/0 >/dev/null
+wait_for is_online r/0 || fail "the spare that was added by force was not taken: $($CTL status)"
+wait_idle
+grep -q "spare $DIR/s7 takes slot 0" "$LOG" || fail "another spare was taken: $($CTL disk list)"
+# The same with the label of an array, all four copies of it.
+cp --sparse=always "$DIR/d0" "$DIR/s8"
+$CTL disk add-spare "$DIR/s8" 2>&1 | grep -q 'is or was a member of array r' || fail "a label was overwritten"
+$CTL disk add-spare "$DIR/s8" --force | grep -q 'a member of array r was on it' || fail "not told that it was a member"
+$CTL disk fail r/1 >/dev/null
+wait_for is_online r/1 || fail "the former member was not taken: $($CTL status)"
+wait_idle
+
 # An array that waits is started by its name.
 $CTL array assemble r 2>&1 | grep -q 'runs already' || fail "started twice"
 stop_daemon
