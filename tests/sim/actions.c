@@ -406,13 +406,42 @@ static void logs_pull_and_crash(struct sim *s, struct dice *dice)
         crash_within(s, dice, 500, dice_one_in(dice, 2));
 }
 
+/*
+ * One is lost, and the machine goes down and comes back with that one alone: it must not be believed. A label that takes
+ * long keeps the generation waiting that says so; or it is on disk already.
+ */
+static void logs_take_turns(struct sim *s, struct dice *dice, unsigned index)
+{
+    struct simdisk *slow = world_disk(s, draw_slot(s, dice));
+    if (s->logs[index]->gone || s->logs[index]->dead || peek_frozen(s->array))
+        return;
+    for (unsigned i = 0; i < 8 && !s->crashed; i++)
+        (void)load_one(s, dice);
+    if (dice_one_in(dice, 2)) {
+        slow->slow = (unsigned)dice_range(dice, 20, 300);
+        sim_pace_limit(s, 0, GIB);
+    }
+    sim_events(s, dice_scale(dice, 60));
+    if (!s->crashed)
+        log_pull(s, dice, index);
+    for (uint64_t i = dice_below(dice, 20); i > 0 && !s->crashed; i--) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 30));
+    }
+    if (!s->crashed)
+        crash_within(s, dice, 300, dice_one_in(dice, 2));
+    slow->slow = 0;
+    s->logs[index]->gone = false;
+    s->keep_logs_away = ((1u << s->config.logs) - 1) & ~(1u << index);
+}
+
 static void act_log(struct sim *s, struct dice *dice)
 {
     if (s->config.logs == 0 || s->array == NULL)
         return;
     unsigned index = (unsigned)dice_below(dice, s->config.logs);
     struct simdisk *disk = s->logs[index];
-    switch (dice_below(dice, 7)) {
+    switch (dice_below(dice, 9)) {
     case 0:
         disk->writes_fail = (unsigned)dice_range(dice, 1, 5);
         break;
@@ -425,6 +454,10 @@ static void act_log(struct sim *s, struct dice *dice)
     case 3:
     case 4:
         logs_pull_and_crash(s, dice);
+        break;
+    case 5:
+    case 6:
+        logs_take_turns(s, dice, index);
         break;
     default:
         log_pull_and_look(s, dice, index);

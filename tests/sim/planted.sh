@@ -171,6 +171,10 @@ plant replaced-disk-misses-writes 2000:replace \
 plant replaced-before-flushed 5000:replace \
     raid/array_replace.c 's/array_flush_start(array, &r->flush, flushed);/(r->flush.array = array, flushed(\&r->flush));/' \
     raid/array_commit.c 's/ || array->commit.others_wait,/,/'
+plant device-loss-not-recorded 2000:log \
+    raid/journal_device.c 's/^    if (other)$/    if (false)/'
+plant device-loss-not-waited-for 5000:log \
+    raid/journal_device.c '/^static void record(/,/^}/s/array->losses.generation = .*;/;/'
 plant device-given-up-before-written-out 3000:log \
     raid/journal_store.c '/^static void drain(/,/^}/s/(done_below(j) < j->next_id \&\& !j->array->frozen)/false/'
 }

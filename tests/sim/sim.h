@@ -141,6 +141,7 @@ struct sim {
     uint64_t must_in;           /* while down: slots whose disks are current, and must be found so */
     uint64_t unrecorded;        /* while down: slots whose loss was in memory only, so that they are current as well */
     uint64_t keep_away;         /* slots whose disks are not there at the next start; 0: it is drawn */
+    unsigned keep_logs_away;    /* and journal devices, by bit, beside those that are drawn */
     uint64_t last;      /* while down: slots that ran to the end; one of them must be shown, or history is lost */
     bool torn;          /* a new fork was cut off: who may have it must be shown at the next start */
     uint64_t torn_away; /* and who was away */

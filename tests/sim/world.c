@@ -546,6 +546,8 @@ static bool start_somehow(struct sim *s, struct dice *dice)
 {
     struct world_start how = {.prefer = -1, .away = s->keep_away != 0 ? s->keep_away : draw_away(s, dice)};
     s->keep_away = 0;
+    how.logs_away = s->keep_logs_away;
+    s->keep_logs_away = 0;
     for (unsigned i = 0; i < s->config.logs; i++) {
         s->logs[i]->time_outs = 0;
         how.logs_away |= dice_one_in(dice, 10) ? 1u << i : 0;
