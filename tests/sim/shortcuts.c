@@ -24,7 +24,7 @@ int __wrap_munmap(void *at, size_t len);
 static struct {
     void *at;
     size_t len;
-} kept[16];
+} kept[64];
 
 /* In few sizes, so that one fits another seed. */
 static size_t kept_size(size_t len)
