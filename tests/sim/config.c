@@ -65,7 +65,7 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
     uint64_t least = s->config.theme == ACT_OWED ? MIN(v->layout.rows, UINT64_C(4)) : 1;
     uint64_t rows = dice_one_in(dice, 6) ? v->layout.rows : dice_range(dice, least, MIN(v->layout.rows, UINT64_C(8)));
     spec->size = rows * v->layout.row_data;
-    bool few = s->config.theme == ACT_AFTERMATH && dice_one_in(dice, 2);
+    bool few = (s->config.theme == ACT_AFTERMATH || s->config.theme == ACT_PULLED) && dice_one_in(dice, 2);
     for (unsigned i = 0; i < ARRAY_LENGTH(v->hot); i++)
         v->hot[i] = few && i > 0 ? v->hot[0] : dice_below(dice, rows);
 }

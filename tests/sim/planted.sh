@@ -93,7 +93,7 @@ plant rebuilding-member-read 500 \
     raid/row_band.c '/^uint64_t row_readable/,/^}/s/member_readable/member_writable/' \
     raid/row.c 's/if (member_readable(/if (member_writable(/' \
     raid/row_io.c 's/BLK_READ ? member_readable/BLK_READ ? member_writable/'
-plant rmw-in-unsynced-rows 2000 \
+plant rmw-in-unsynced-rows 2000:aftermath \
     raid/row_band.c 's/\.synced = volume_region(op->volume, op->row) != REGION_SUSPECT/.synced = true/'
 plant no-dirty-mark 500 \
     raid/array_activity.c '/^static void make_dirty/,/^}/s/clean = false/clean = true/'
@@ -105,7 +105,7 @@ plant flush-ignored 500 \
     raid/run.c '/^static void change_start/,/^}/s/refused = changes \&\& v->failed;/refused = !changes || v->failed;/'
 plant clean-before-flushed 500 \
     raid/array_activity.c 's/array_flush_start(array, &activity->flush, activity_flushed);/(activity->flush.array = array, activity_flushed(\&activity->flush));/'
-plant active-before-flushed 3000 \
+plant active-before-flushed 2000:rebuilt \
     raid/rebuild.c 's/array_flush_start(array, &array->rebuild.flush, pass_flushed);/(array->rebuild.flush.array = array, pass_flushed(\&array->rebuild.flush));/'
 plant checkpoint-before-flushed 2000:owed \
     raid/rebuild.c 's/array_flush_start(array, &rebuild->checkpoint_flush, checkpoint_flushed);/(rebuild->checkpoint_flush.array = array, checkpoint_flushed(\&rebuild->checkpoint_flush));/'
@@ -117,13 +117,13 @@ plant doubtful-rows-not-rebuilt-again 5000:owed \
     raid/rebuild.c 's/if (region_get(map, row) != REGION_SUSPECT)/if (true)/'
 plant rows-not-locked 500 \
     raid/row_lock.c 's/if (holder != NULL) {/if (holder == op) {/'
-plant burst-not-frozen 5000 \
+plant burst-not-frozen 2000:cable \
     raid/array_members.c 's/bool burst = no_answer(status) \&\&/bool burst = false \&\&/'
-plant unsynced-not-suspect 3000 \
+plant unsynced-not-suspect 2000:aftermath \
     raid/array.c 's/clean = array_maps_count(array, REGION_BIT(REGION_SUSPECT)) == 0;/clean = true;/'
-plant opened-without-flush 3000 \
+plant opened-without-flush 3000:opening \
     raid/array.c 's/array_flush_start(array, &array->activity.flush, open_flushed);/array_commit(array, \&array->open_wait);/'
-plant row-believed-after-a-refusal 3000 \
+plant row-believed-after-a-refusal 2000:aftermath \
     raid/row_bad.c 's/bad = band->refused != 0 ? refused_roles(op, band, &lost) : 0;/bad = 0;/'
 plant scrub-blames-the-wrong-chunk 2000 \
     raid/row_scrub.c 's/^    return role;/    return role == 0;/'
@@ -139,7 +139,7 @@ plant tail-before-flush 3000 \
     raid/journal_store.c 's/if (caches_are_volatile(j))/if (!j->with_tail \&\& caches_are_volatile(j))/'
 plant absent-not-recorded-before-replay 3000:pulled \
     raid/array.c '/^static void open_flushed/,/^}/s/array_commit(/if (flush->array->replay_wanted) open_over(\&flush->array->open_wait.task); else array_commit(/'
-plant ppl-without-flush 5000 \
+plant ppl-without-flush 3000:pulled \
     raid/journal_store.c 's/if (j->with_tail || flush_is_wanted(j))/if (j->with_tail)/'
 plant log-not-forgotten 5000 \
     raid/journal_store.c '/^bool journal_forget/,/^}/s/return wait_until.*/return wait->over = true;/'
@@ -155,7 +155,7 @@ plant changed-before-the-loss-is-on-disk 2000:pulled \
     raid/map_store.c 's/if (!STAILQ_EMPTY(&store->group) \&\& !losses_wait/if (false \&\& !losses_wait/'
 plant planned-before-it-joined 2000:joined \
     raid/row.c 's/if (changes_data(op) \&\& !op->fill \&\& !op->unmap \&\& !op->logged \&\& row_region_joined(op))/if (false)/'
-plant caught-up-from-another-fork 5000 \
+plant caught-up-from-another-fork 2000:split \
     raid/assembly.c 's/missed_from = 0; .* across a split brain .*/missed_from = 1;/' \
     raid/assembly_history.c '/^bool history_is_of_slot/,/^}/{s/return theirs->generation < until;/return true;/; s/^    return false;$/    return true;/}'
 plant caught-up-though-unmarked 2000:returned \
@@ -164,7 +164,7 @@ plant late-answer-in-returned-pages 5000 \
     raid/patience.c 's/else if (!page_is_own(c, i)) {/else if (false) {/; /^static void late_answer/,/^}/s/page_put(/if (c->below.op != BLK_READ) page_put(/'
 plant bad-range-cleared-too-early 5000:spoil \
     raid/row.c 's/io->flags |= BLK_FUA;/;/'
-plant unreadable-source-ignored 5000 \
+plant unreadable-source-ignored 3000:spoil \
     raid/row_bad.c 's/if (op->kind == ROW_WORK_REBUILD)$/if (op->kind == ROW_WORK_REBUILD) return true; else if (false)/'
 plant replaced-disk-misses-writes 2000:replace \
     raid/shadow.c '/^static bool goes_to_new/,/^}/s/return req->op == BLK_FLUSH || (req->off >= s->from/return req->op == BLK_FLUSH \&\& (req->off >= s->from/'

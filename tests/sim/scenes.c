@@ -10,7 +10,7 @@
  *   owed       a rebuild comes to its checkpoint, and then a crash: about when the checkpoint goes to disk, or among
  *              writes to rows below it. Then the rebuild comes to its end among more writes, and a member is lost
  *   pulled     a crash when a member has just been pulled among writes, and nobody has written down yet that it was; it
- *              starts with that one, without it and then with it, or without another one
+ *              starts with that one, without it and then with it, or without another one. Or nobody was pulled before
  *   returned   a member is pulled with what is in its cache, among writes or in a flush, and caught up
  *   joined     a disk joins an array that is clean just when writes begin
  *
@@ -336,12 +336,27 @@ static uint64_t another_one(const struct sim *s, struct dice *dice, uint64_t but
     return good ? one : 0;
 }
 
+/* Nobody is pulled before the crash, but somebody is not there after it. */
+static void crash_and_miss_one(struct sim *s, struct dice *dice)
+{
+    cut_soon(s, dice, 300, !dice_one_in(dice, 4), true);
+    s->crash_again = 0;
+    s->keep_away = another_one(s, dice, 0);
+    world_start_again(s, dice);
+    if (is_up(s))
+        load_verify(s, dice_one_in(dice, 2));
+}
+
 void scene_pulled(struct sim *s, struct dice *dice)
 {
     unsigned slot;
     if (!become_whole(s, dice) || (dice_one_in(dice, 2) && !become_calm(s)))
         return;
     bustle(s, dice, 12);
+    if (is_up(s) && dice_one_in(dice, 3)) {
+        crash_and_miss_one(s, dice);
+        return;
+    }
     if (!is_up(s) || !sim_draw_victim(s, dice, &slot))
         return;
     sim_pull(s, slot, false, false);
