@@ -37,9 +37,10 @@ void scsi_report_luns_run(struct scsi_task *task)
 enum { OPTION_ALL, OPTION_OPCODE, OPTION_ACTION, OPTION_EITHER, TIMEOUTS_BYTES = 12 };
 enum { SUPPORT_NONE = 1, SUPPORT_STANDARD = 3, CDB_RCTD = 0x80 };
 
-static uint32_t put_timeouts(uint8_t *out)
+static uint32_t put_timeouts(uint8_t *out, const struct scsi_command *row)
 {
-    put_be16(out, TIMEOUTS_BYTES - 2); /* no nominal, no recommended time-out */
+    put_be16(out, TIMEOUTS_BYTES - 2);
+    put_be32(out + 8, row->patience_s); /* a nominal time is not known */
     return TIMEOUTS_BYTES;
 }
 
@@ -49,7 +50,7 @@ static uint32_t put_descriptor(uint8_t *out, const struct scsi_command *row, boo
     put_be16(out + 2, row->action);
     out[5] = (uint8_t)((timeouts ? 0x02 : 0) | (row->has_action ? 0x01 : 0));
     put_be16(out + 6, row->cdb_len);
-    return 8 + (timeouts ? put_timeouts(out + 8) : 0);
+    return 8 + (timeouts ? put_timeouts(out + 8, row) : 0);
 }
 
 static uint32_t build_all(uint8_t *out, const struct scsi_lu *lu, bool timeouts)
@@ -74,7 +75,7 @@ static uint32_t build_one(uint8_t *out, const struct scsi_command *row, bool tim
     out[1] = (uint8_t)(SUPPORT_STANDARD | (timeouts ? 0x80 : 0));
     put_be16(out + 2, row->cdb_len);
     memcpy(out + 4, row->usage, row->cdb_len);
-    return 4u + row->cdb_len + (timeouts ? put_timeouts(out + 4 + row->cdb_len) : 0);
+    return 4u + row->cdb_len + (timeouts ? put_timeouts(out + 4 + row->cdb_len, row) : 0);
 }
 
 /* The row asked about, as the table finds it for a CDB. */

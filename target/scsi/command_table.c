@@ -14,7 +14,7 @@ enum {
     ALWAYS = COMMAND_ANY_TIME | COMMAND_ANY_RESERVATION | COMMAND_WITHOUT_LU | COMMAND_HARMLESS,
     HARMLESS = COMMAND_HARMLESS,
     READS = COMMAND_READS,
-    RELEASES = COMMAND_ANY_RESERVATION | COMMAND_HARMLESS,
+    RELEASES = COMMAND_ANY_RESERVATION | COMMAND_HARMLESS, /* LOG SENSE, too */
     PERSIST = COMMAND_PERSISTENT | COMMAND_HARMLESS,
     WRITES = COMMAND_WRITES,
     UNMAPS = COMMAND_WRITES | COMMAND_UNMAPS | COMMAND_EXACT,
@@ -29,10 +29,10 @@ enum {
 #define ACTION(opcode, action) opcode, action, true
 #define LBA4                   0xff, 0xff, 0xff, 0xff
 #define LBA8                   LBA4, LBA4
-#define USE(...)                                                                                                       \
-    {                                                                                                                  \
-        __VA_ARGS__                                                                                                    \
-    }
+/* The usage map, and how long an initiator should wait: for most, and for what moves much. */
+#define USE_FOR(seconds, ...) {__VA_ARGS__}, seconds
+#define USE(...)              USE_FOR(60, __VA_ARGS__)
+#define USE_LONG(...)         USE_FOR(600, __VA_ARGS__)
 
 /* opcode and action, CDB length, flags, length field at and its bytes, direction, name, parse, run, usage */
 static const struct scsi_command commands[] = {
@@ -51,8 +51,8 @@ static const struct scsi_command commands[] = {
     {PLAIN(0x1a), 6, READS, 4, 1, IN, "MODE SENSE(6)", scsi_mode_sense_parse, scsi_mode_sense_run,
      USE(0x1a, 0x08, 0xff, 0xff, 0xff)},
     {PLAIN(0x1b), 6, 0, 0, 0, NONE, "START STOP UNIT", scsi_start_stop_parse, scsi_start_stop_run,
-     USE(0x1b, 0x01, 0, 0, 0xf7)},
-    {PLAIN(0x1d), 6, 0, 0, 0, NONE, "SEND DIAGNOSTIC", NULL, scsi_good_run, USE(0x1d, 0x14)},
+     USE_LONG(0x1b, 0x01, 0, 0, 0xf7)},
+    {PLAIN(0x1d), 6, 0, 0, 0, NONE, "SEND DIAGNOSTIC", scsi_send_diagnostic_parse, scsi_good_run, USE(0x1d, 0x14)},
     {PLAIN(0x25), 10, HARMLESS, 0, 0, IN, "READ CAPACITY(10)", scsi_parse_reply, scsi_read_capacity10_run, USE(0x25)},
     {PLAIN(0x28), 10, READS, 0, 0, IN, "READ(10)", scsi_transfer_parse, scsi_read_run,
      USE(0x28, 0x18, LBA4, 0x1f, 0xff, 0xff)},
@@ -65,11 +65,15 @@ static const struct scsi_command commands[] = {
     {PLAIN(0x34), 10, READS, 0, 0, NONE, "PRE-FETCH(10)", scsi_parse_range, scsi_prefetch_run,
      USE(0x34, 0x02, LBA4, 0x1f, 0xff, 0xff)},
     {PLAIN(0x35), 10, 0, 0, 0, NONE, "SYNCHRONIZE CACHE(10)", scsi_parse_range, scsi_flush_run,
-     USE(0x35, 0x06, LBA4, 0x1f, 0xff, 0xff)},
+     USE_LONG(0x35, 0x06, LBA4, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x37), 10, READS, 7, 2, IN, "READ DEFECT DATA(10)", scsi_parse_reply, scsi_defects10_run,
+     USE(0x37, 0, 0x1f, 0, 0, 0, 0, 0xff, 0xff)},
     {PLAIN(0x41), 10, SAMES, 0, 0, OUT, "WRITE SAME(10)", scsi_write_same_parse, scsi_write_same_run,
-     USE(0x41, 0x08, LBA4, 0x1f, 0xff, 0xff)},
+     USE_LONG(0x41, 0x08, LBA4, 0x1f, 0xff, 0xff)},
     {PLAIN(0x42), 10, UNMAPS, 7, 2, OUT, "UNMAP", scsi_unmap_parse, scsi_unmap_run,
-     USE(0x42, 0, 0, 0, 0, 0, 0x1f, 0xff, 0xff)},
+     USE_LONG(0x42, 0, 0, 0, 0, 0, 0x1f, 0xff, 0xff)},
+    {PLAIN(0x4d), 10, RELEASES, 7, 2, IN, "LOG SENSE", scsi_log_sense_parse, scsi_log_sense_run,
+     USE(0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff)},
     {PLAIN(0x55), 10, 0, 7, 2, OUT, "MODE SELECT(10)", scsi_mode_select_check, scsi_mode_select_run,
      USE(0x55, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff)},
     {PLAIN(0x56), 10, HARMLESS, 0, 0, NONE, "RESERVE(10)", NULL, scsi_reserve_run, USE(0x56)},
@@ -113,17 +117,25 @@ static const struct scsi_command commands[] = {
     {PLAIN(0x90), 16, READS, 0, 0, NONE, "PRE-FETCH(16)", scsi_parse_range, scsi_prefetch_run,
      USE(0x90, 0x02, LBA8, LBA4, 0x1f)},
     {PLAIN(0x91), 16, 0, 0, 0, NONE, "SYNCHRONIZE CACHE(16)", scsi_parse_range, scsi_flush_run,
-     USE(0x91, 0x06, LBA8, LBA4, 0x1f)},
+     USE_LONG(0x91, 0x06, LBA8, LBA4, 0x1f)},
     {PLAIN(0x93), 16, SAMES, 0, 0, OUT, "WRITE SAME(16)", scsi_write_same_parse, scsi_write_same_run,
-     USE(0x93, 0x09, LBA8, LBA4, 0x1f)},
+     USE_LONG(0x93, 0x09, LBA8, LBA4, 0x1f)},
     {ACTION(0x9e, 0x10), 16, HARMLESS, 10, 4, IN, "READ CAPACITY(16)", scsi_parse_reply, scsi_read_capacity16_run,
      USE(0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, LBA4)},
     {ACTION(0x9e, 0x12), 16, READS, 10, 4, IN, "GET LBA STATUS", scsi_lba_status_parse, scsi_lba_status_run,
      USE(0x9e, 0x12, LBA8, LBA4)},
     {PLAIN(0xa0), 12, ALWAYS, 6, 4, IN, "REPORT LUNS", scsi_report_luns_parse, scsi_report_luns_run,
      USE(0xa0, 0, 0xff, 0, 0, 0, LBA4)},
+    {ACTION(0xa3, 0x05), 12, HARMLESS, 6, 4, IN, "REPORT IDENTIFYING INFORMATION", scsi_report_identifying_parse,
+     scsi_report_identifying_run, USE(0xa3, 0x05, 0, 0, 0, 0, LBA4, 0xfe)},
+    {ACTION(0xa3, 0x0a), 12, HARMLESS, 6, 4, IN, "REPORT TARGET PORT GROUPS", scsi_report_port_groups_parse,
+     scsi_report_port_groups_run, USE(0xa3, 0xea, 0, 0, 0, 0, LBA4)},
     {ACTION(0xa3, 0x0c), 12, READS, 6, 4, IN, "REPORT SUPPORTED OPERATION CODES", scsi_report_opcodes_parse,
      scsi_report_opcodes_run, USE(0xa3, 0x0c, 0x87, 0xff, 0xff, 0xff, LBA4)},
+    {ACTION(0xa3, 0x0d), 12, READS, 6, 4, IN, "REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS", scsi_report_functions_parse,
+     scsi_report_functions_run, USE(0xa3, 0x0d, 0x80, 0, 0, 0, LBA4)},
+    {ACTION(0xa3, 0x0f), 12, HARMLESS, 6, 4, IN, "REPORT TIMESTAMP", scsi_parse_reply, scsi_report_timestamp_run,
+     USE(0xa3, 0x0f, 0, 0, 0, 0, LBA4)},
     {PLAIN(0xa8), 12, READS, 0, 0, IN, "READ(12)", scsi_transfer_parse, scsi_read_run,
      USE(0xa8, 0x18, LBA4, LBA4, 0x1f)},
     {PLAIN(0xaa), 12, WRITES, 0, 0, OUT, "WRITE(12)", scsi_transfer_parse, scsi_write_run,
@@ -132,6 +144,8 @@ static const struct scsi_command commands[] = {
      USE(0xae, 0x12, LBA4, LBA4, 0x1f)},
     {PLAIN(0xaf), 12, READS, 0, 0, OUT, "VERIFY(12)", scsi_verify_parse, scsi_verify_run,
      USE(0xaf, 0x16, LBA4, LBA4, 0x1f)},
+    {PLAIN(0xb7), 12, READS, 6, 4, IN, "READ DEFECT DATA(12)", scsi_parse_reply, scsi_defects12_run,
+     USE(0xb7, 0x1f, 0, 0, 0, 0, LBA4)},
 };
 
 const struct scsi_command *scsi_commands(unsigned *count)

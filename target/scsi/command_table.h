@@ -40,6 +40,7 @@ struct scsi_command {
     bool (*parse)(struct scsi_task *);
     void (*run)(struct scsi_task *); /* task.h tells when it is called */
     uint8_t usage[SCSI_CDB_MAX];     /* a bit that is looked at, or ignored on purpose, is 1 (SPC-4 6.35.3) */
+    uint16_t patience_s;             /* RECOMMENDED COMMAND TIMEOUT (SPC-4 6.35.4) */
 };
 
 /* The row for a CDB at this LU (NULL: none), or NULL. */
@@ -76,9 +77,22 @@ void scsi_lba_status_run(struct scsi_task *task);
 bool scsi_test_unit_ready_parse(struct scsi_task *task);
 bool scsi_start_stop_parse(struct scsi_task *task);
 void scsi_start_stop_run(struct scsi_task *task);
+bool scsi_send_diagnostic_parse(struct scsi_task *task);
 void scsi_good_run(struct scsi_task *task);
 void scsi_reserve_run(struct scsi_task *task);
 void scsi_release_run(struct scsi_task *task);
+/* command_log.c, command_state.c */
+bool scsi_log_sense_parse(struct scsi_task *task);
+void scsi_log_sense_run(struct scsi_task *task);
+bool scsi_report_port_groups_parse(struct scsi_task *task);
+void scsi_report_port_groups_run(struct scsi_task *task);
+bool scsi_report_functions_parse(struct scsi_task *task);
+void scsi_report_functions_run(struct scsi_task *task);
+void scsi_report_timestamp_run(struct scsi_task *task);
+bool scsi_report_identifying_parse(struct scsi_task *task);
+void scsi_report_identifying_run(struct scsi_task *task);
+void scsi_defects10_run(struct scsi_task *task);
+void scsi_defects12_run(struct scsi_task *task);
 /* command_persist_in.c, command_persist_out.c */
 bool scsi_persist_in_parse(struct scsi_task *task);
 void scsi_read_keys_run(struct scsi_task *task);

@@ -13,6 +13,12 @@ bool scsi_test_unit_ready_parse(struct scsi_task *task)
     return !task->lu->failed || scsi_task_refuse(task, &sense_failed);
 }
 
+/* The self test: SPC-4 6.42. */
+bool scsi_send_diagnostic_parse(struct scsi_task *task)
+{
+    return !task->lu->failed || scsi_task_refuse(task, &sense_self_test);
+}
+
 /*
  * SBC-3 5.25. The medium cannot be removed, and a unit that several initiators share is not stopped by one of them: to
  * stop is to make everything durable. Power conditions are not supported.

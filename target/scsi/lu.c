@@ -146,6 +146,7 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
         text_format(lu->options.product, sizeof lu->options.product, "%s", "Corbel volume");
     TAILQ_INIT(&lu->running);
     TAILQ_INIT(&lu->blocked);
+    lu->served_ns = loop_now_ns(target->loop);
     lu->watcher.event = device_event;
     blk_watch(lu->dev, &lu->watcher);
     target->lus[lun] = lu;

@@ -14,6 +14,7 @@
 #ifndef TARGET_SCSI_LU_H
 #define TARGET_SCSI_LU_H
 
+#include "target/scsi/log_page.h"
 #include "target/scsi/mode_page.h"
 #include "target/scsi/reservation.h"
 #include "target/scsi/scsi.h"
@@ -40,7 +41,9 @@ struct scsi_lu {
     struct scsi_lu_options options; /* dev is options.dev */
     struct blkdev *dev;
     struct blk_watcher watcher;
-    bool failed; /* the device said so: not ready */
+    bool failed;        /* the device said so: not ready */
+    uint64_t served_ns; /* since when */
+    struct scsi_counters counters;
     struct scsi_mode mode;
     struct scsi_nexus *reserved_by; /* RESERVE(6), RESERVE(10) */
     struct reservations *persist, *persist_next;

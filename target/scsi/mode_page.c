@@ -4,7 +4,8 @@
 #include "core/bytes.h"
 #include "core/check.h"
 
-enum { PAGE_CACHING = 0x08, PAGE_CONTROL = 0x0a, PAGE_EXCEPTIONS = 0x1c, PAGE_MAX_BYTES = 32, SUBPAGE_FORMAT = 0x40 };
+enum { PAGE_ERRORS = 0x01, PAGE_CACHING = 0x08, PAGE_CONTROL = 0x0a, PAGE_POWER = 0x1a, PAGE_EXCEPTIONS = 0x1c };
+enum { PAGE_MAX_BYTES = 40, SUBPAGE_FORMAT = 0x40 };
 enum { CACHING_WCE = 0x04, CONTROL_D_SENSE = 0x04, CONTROL_SWP = 0x08 }; /* bytes 2, 2 and 4 */
 
 struct mode_page {
@@ -14,6 +15,8 @@ struct mode_page {
 };
 
 static const struct mode_page mode_pages[] = {
+    /* what cannot be read is found elsewhere and written again (AWRE, ARRE) */
+    {PAGE_ERRORS, 0, 12, {PAGE_ERRORS, 10, 0xc0}, {0}},
     {PAGE_CACHING, 0, 20, {PAGE_CACHING, 18}, {0}},
     /* GLTSD; unrestricted reordering; busy time-out without limit */
     {PAGE_CONTROL,
@@ -22,8 +25,11 @@ static const struct mode_page mode_pages[] = {
      {PAGE_CONTROL, 10, 0x02, 0x10, 0, 0x40 /* TAS: others are told */, 0, 0, 0xff, 0xff},
      {[2] = CONTROL_D_SENSE, [4] = CONTROL_SWP}},
     {PAGE_CONTROL, 1, 32, {PAGE_CONTROL | SUBPAGE_FORMAT, 1, 0, 28}, {0}},
+    {PAGE_POWER, 0, 40, {PAGE_POWER, 38}, {0}}, /* no timers */
     /* exceptions are told to who asks with REQUEST SENSE */
     {PAGE_EXCEPTIONS, 0, 12, {PAGE_EXCEPTIONS, 10, 0, 6}, {0}},
+    /* logical block provisioning: no thresholds */
+    {PAGE_EXCEPTIONS, 2, 16, {PAGE_EXCEPTIONS | SUBPAGE_FORMAT, 2, 0, 12}, {0}},
 };
 
 static uint32_t page_header_bytes(const struct mode_page *page)

@@ -27,7 +27,7 @@ struct scsi_mode_view {
 };
 
 enum scsi_mode_control { MODE_CURRENT, MODE_CHANGEABLE, MODE_DEFAULT, MODE_SAVED };
-enum { MODE_PAGES_MAX = 128, MODE_ALL_PAGES = 0x3f, MODE_ALL_SUBPAGES = 0xff };
+enum { MODE_PAGES_MAX = 160, MODE_ALL_PAGES = 0x3f, MODE_ALL_SUBPAGES = 0xff };
 
 /* The pages asked for, in ascending order; returns their bytes (at most MODE_PAGES_MAX), 0: no such page. */
 uint32_t scsi_mode_pages_build(uint8_t *out, const struct scsi_mode_view *view, enum scsi_mode_control control,

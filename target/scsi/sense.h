@@ -41,6 +41,7 @@ SENSE_OF(sense_no_lu, SENSE_ILLEGAL_REQUEST, 0x25, 0x00);
 SENSE_OF(sense_list_field, SENSE_ILLEGAL_REQUEST, 0x26, 0x00);
 SENSE_OF(sense_wrong_release, SENSE_ILLEGAL_REQUEST, 0x26, 0x04);
 SENSE_OF(sense_no_registrations, SENSE_ILLEGAL_REQUEST, 0x55, 0x04); /* insufficient registration resources */
+SENSE_OF(sense_self_test, SENSE_HARDWARE_ERROR, 0x3e, 0x03);         /* logical unit failed self-test */
 SENSE_OF(sense_not_kept, SENSE_HARDWARE_ERROR, 0x44, 0x00);
 SENSE_OF(sense_not_saved, SENSE_ILLEGAL_REQUEST, 0x39, 0x00);
 SENSE_OF(sense_read_only, SENSE_DATA_PROTECT, 0x27, 0x00);

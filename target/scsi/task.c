@@ -138,12 +138,32 @@ void scsi_task_continue(struct scsi_task *task)
         task->command->run(task);
 }
 
+/* For the log pages. */
+static void count(const struct scsi_task *task)
+{
+    struct scsi_counters *c = &task->lu->counters;
+    uint64_t took_ns = loop_now_ns(task->nexus->target->loop) - task->started_ns;
+    if (task->command->run == scsi_read_run) {
+        c->reads++;
+        c->read_blocks += task->blocks;
+        c->read_ns += took_ns;
+    } else if (task->command->flags & COMMAND_WRITES) {
+        c->writes++;
+        c->wrote_blocks += task->received_len / lu_block(task->lu);
+        c->write_ns += took_ns;
+    } else if (task->command->run == scsi_verify_run) {
+        c->verified_bytes += task->blocks * lu_block(task->lu);
+    }
+}
+
 static void task_finish(struct task *finish)
 {
     struct scsi_task *task = container_of(finish, struct scsi_task, finish);
     task->running = false;
     task->nexus->task_count--;
     if (task->lu != NULL) {
+        if (task->status == SCSI_GOOD && !task->aborted)
+            count(task);
         scsi_scratch_put(task);
         scsi_order_leave(task);
         scsi_persist_look(task->lu);
@@ -183,6 +203,7 @@ void scsi_task_run(struct scsi_task *task)
 {
     ASSERT(task->command != NULL && !task->running && task->status == SCSI_GOOD);
     task->running = true;
+    task->started_ns = loop_now_ns(task->nexus->target->loop);
     task->nexus->task_count++;
     if (task->lu == NULL) {
         scsi_task_continue(task);

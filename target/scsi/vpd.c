@@ -27,6 +27,7 @@ void scsi_inquiry_build(uint8_t out[INQUIRY_BYTES], const struct scsi_lu *lu)
     out[0] = lu != NULL ? 0x00 : 0x7f; /* no device here, and none can be: SPC-4 6.6.2 */
     out[2] = 0x06;                     /* SPC-4 */
     out[3] = 0x12;                     /* HISUP, response data format 2 */
+    out[5] = 0x10;                     /* TPGS: implicit */
     out[4] = INQUIRY_BYTES - 5;
     out[6] = 0x10; /* MULTIP */
     out[7] = 0x02; /* CMDQUE */
@@ -86,6 +87,31 @@ static uint32_t page_identification(uint8_t *out, const struct scsi_lu *lu)
     at += put_name(out + at, OF_PORT, lu->target->name, ",t,0x0001");
     at += put_name(out + at, OF_TARGET, lu->target->name, "");
     return at;
+}
+
+/* SPC-4 7.8.9: there is no address to manage an LU by. */
+static uint32_t page_management(uint8_t *out, const struct scsi_lu *lu)
+{
+    (void)out, (void)lu;
+    return 0;
+}
+
+/* 7.8.11: all pages and subpages are shared by all nexuses. */
+static uint32_t page_policy(uint8_t *out, const struct scsi_lu *lu)
+{
+    (void)lu;
+    put_be16(out, 0x3fff);
+    return 4;
+}
+
+/* 7.8.14: the one port and its name. */
+static uint32_t page_ports(uint8_t *out, const struct scsi_lu *lu)
+{
+    enum { PORT_HEADER = 12, THE_PORT = 1 };
+    put_be16(out + 2, THE_PORT);
+    uint32_t len = put_name(out + PORT_HEADER, OF_PORT, lu->target->name, ",t,0x0001");
+    put_be16(out + 10, (uint16_t)len);
+    return PORT_HEADER + len;
 }
 
 static uint32_t page_extended(uint8_t *out, const struct scsi_lu *lu)
@@ -148,8 +174,9 @@ static const struct vpd_page {
     uint8_t code;
     uint32_t (*build)(uint8_t *out, const struct scsi_lu *lu);
 } vpd_pages[] = {
-    {0x00, page_supported},    {0x80, page_serial},          {0x83, page_identification}, {0x86, page_extended},
-    {0xb0, page_block_limits}, {0xb1, page_characteristics}, {0xb2, page_provisioning},
+    {0x00, page_supported},       {0x80, page_serial},       {0x83, page_identification}, {0x85, page_management},
+    {0x86, page_extended},        {0x87, page_policy},       {0x88, page_ports},          {0xb0, page_block_limits},
+    {0xb1, page_characteristics}, {0xb2, page_provisioning},
 };
 
 static uint32_t page_supported(uint8_t *out, const struct scsi_lu *lu)

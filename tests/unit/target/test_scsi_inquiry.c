@@ -15,7 +15,7 @@ Test(scsi_inquiry, standard_data)
 {
     struct rig *rig = rig_create(NULL);
     const struct rig_reply *reply = rig_do(rig, rig->a, CDB(0x12, 0, 0, 0, 255), NULL, 0);
-    static const uint8_t head[8] = {0x00, 0x00, 0x06, 0x12, 91, 0x00, 0x10, 0x02};
+    static const uint8_t head[8] = {0x00, 0x00, 0x06, 0x12, 91, 0x10, 0x10, 0x02};
     static const uint8_t versions[16] = {0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0};
     cr_assert_eq(reply->status, SCSI_GOOD);
     cr_expect_eq(reply->direction, SCSI_DATA_IN);
@@ -124,8 +124,8 @@ Test(scsi_inquiry, list_of_pages_is_ascending_and_each_is_there)
     uint8_t list[16];
     uint32_t count = vpd(rig, 0)->data[3];
     memcpy(list, vpd(rig, 0)->data + 4, count);
-    cr_expect_arr_eq(list, ((uint8_t[]){0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2}), 7);
-    cr_expect_eq(count, 7);
+    cr_expect_arr_eq(list, ((uint8_t[]){0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2}), 10);
+    cr_expect_eq(count, 10);
     for (uint32_t i = 0; i < count; i++) {
         const struct rig_reply *reply = vpd(rig, list[i]);
         cr_expect_eq(reply->status, SCSI_GOOD);
@@ -245,4 +245,17 @@ Test(scsi_inquiry, the_longest_target_name_fits_the_identification_page)
     scsi_target_destroy(target);
     test_close(t, &disk->dev);
     testloop_destroy(t);
+}
+
+Test(scsi_inquiry, management_policy_and_ports)
+{
+    struct rig *rig = rig_create(NULL);
+    cr_expect_arr_eq(vpd(rig, 0x85)->data, ((uint8_t[]){0, 0x85, 0, 0}), 4);
+    cr_expect_arr_eq(vpd(rig, 0x87)->data, ((uint8_t[]){0, 0x87, 0, 4, 0x3f, 0xff, 0, 0}), 8);
+    const struct rig_reply *reply = vpd(rig, 0x88);
+    static const uint8_t head[20] = {0, 0x88, 0, 52, 0, 0, 0, 1, [15] = 40, 0x53, 0x98, 0, 36};
+    cr_expect_eq(reply->len, 56);
+    cr_expect_arr_eq(reply->data, head, 20);
+    cr_expect_str_eq((const char *)reply->data + 20, "iqn.2026-11.org.example:t,t,0x0001");
+    rig_destroy(rig);
 }

@@ -12,6 +12,9 @@ static const uint8_t caching[20] = {0x08, 18, 0x04};
 static const uint8_t control[12] = {0x0a, 10, 0x02, 0x10, 0, 0x40, 0, 0, 0xff, 0xff};
 static const uint8_t control_extension[32] = {0x4a, 1, 0, 28};
 static const uint8_t exceptions[12] = {0x1c, 10, 0, 6};
+static const uint8_t errors[12] = {0x01, 10, 0xc0};
+static const uint8_t power[40] = {0x1a, 38};
+static const uint8_t provisioning[16] = {0x5c, 2, 0, 12};
 
 static const struct rig_reply *sense6(struct rig *rig, uint8_t flags, uint8_t page, uint8_t subpage)
 {
@@ -24,8 +27,9 @@ Test(scsi_mode, each_page_as_it_is)
     static const struct {
         uint8_t page, subpage, len;
         const uint8_t *bytes;
-    } cases[] = {
-        {0x08, 0, 20, caching}, {0x0a, 0, 12, control}, {0x0a, 1, 32, control_extension}, {0x1c, 0, 12, exceptions}};
+    } cases[] = {{0x01, 0, 12, errors},      {0x08, 0, 20, caching},           {0x0a, 0, 12, control},
+                 {0x1a, 0, 40, power},       {0x0a, 1, 32, control_extension}, {0x1c, 0, 12, exceptions},
+                 {0x1c, 2, 16, provisioning}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         const struct rig_reply *reply = sense6(rig, DBD, cases[i].page, cases[i].subpage);
         cr_expect_eq(reply->len, 4u + cases[i].len);
@@ -39,17 +43,20 @@ Test(scsi_mode, all_pages_in_order_with_and_without_subpages)
 {
     struct rig *rig = rig_create(NULL);
     const struct rig_reply *reply = sense6(rig, DBD, 0x3f, 0);
-    cr_expect_eq(reply->len, 4 + 20 + 12 + 12);
-    cr_expect_arr_eq(reply->data + 4, caching, 20);
-    cr_expect_arr_eq(reply->data + 24, control, 12);
-    cr_expect_arr_eq(reply->data + 36, exceptions, 12);
+    cr_expect_eq(reply->len, 4 + 12 + 20 + 12 + 40 + 12);
+    cr_expect_arr_eq(reply->data + 4, errors, 12);
+    cr_expect_arr_eq(reply->data + 16, caching, 20);
+    cr_expect_arr_eq(reply->data + 36, control, 12);
+    cr_expect_arr_eq(reply->data + 48, power, 40);
+    cr_expect_arr_eq(reply->data + 88, exceptions, 12);
     reply = sense6(rig, DBD, 0x3f, 0xff);
-    cr_expect_eq(reply->len, 4 + 20 + 12 + 32 + 12);
-    cr_expect_arr_eq(reply->data + 36, control_extension, 32);
+    cr_expect_eq(reply->len, 4 + 12 + 20 + 12 + 32 + 40 + 12 + 16);
+    cr_expect_arr_eq(reply->data + 48, control_extension, 32);
+    cr_expect_arr_eq(reply->data + 132, provisioning, 16);
     reply = sense6(rig, DBD, 0x0a, 0xff);
     cr_expect_eq(reply->len, 4 + 12 + 32);
     cr_expect_eq(rig_do(rig, rig->a, CDB(0x1a, 0, 0x3f, 0, 7), NULL, 0)->len, 7, "allocation length");
-    cr_expect_eq(rig_do(rig, rig->a, CDB(0x1a, 0, 0x3f, 0, 7), NULL, 0)->data[0], 55, "and the field is whole");
+    cr_expect_eq(rig_do(rig, rig->a, CDB(0x1a, 0, 0x3f, 0, 7), NULL, 0)->data[0], 107, "and the field is whole");
     rig_destroy(rig);
 }
 
@@ -87,7 +94,7 @@ Test(scsi_mode, changeable_default_and_saved)
 Test(scsi_mode, pages_that_do_not_exist)
 {
     struct rig *rig = rig_create(NULL);
-    static const uint8_t pages[][2] = {{0x00, 0}, {0x01, 0}, {0x0a, 2}, {0x08, 1}, {0x3f, 1}, {0x3e, 0}};
+    static const uint8_t pages[][2] = {{0x00, 0}, {0x02, 0}, {0x0a, 2}, {0x08, 1}, {0x3f, 1}, {0x3e, 0}};
     for (unsigned i = 0; i < ARRAY_LENGTH(pages); i++)
         cr_expect_str_eq(rig_outcome(sense6(rig, DBD, pages[i][0], pages[i][1])), "5/24/00", "page %u", i);
     rig_destroy(rig);
