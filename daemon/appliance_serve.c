@@ -152,6 +152,7 @@ static void add_lun(struct appliance *a, struct live_target *target, const struc
     char array[SB_NAME_SIZE];
     c.dev = live_volume_find(a, config->volume.text, &home);
     c.options.read_only = config->read_only;
+    c.options.hide_physical = config->hide_physical;
     if (c.dev == NULL) {
         log_warn("LUN %u of %s is not served: volume %s is not there", c.lun, target->name, config->volume.text);
         return;

@@ -65,7 +65,7 @@ struct config_lun {
     unsigned line;
     uint64_t lun;
     struct config_text volume;
-    bool read_only;
+    bool read_only, hide_physical;
 };
 
 struct config_target {

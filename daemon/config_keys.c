@@ -80,6 +80,8 @@ static const struct config_key lun_keys[] = {
     KEY_LIMITS(config_lun, "lun", lun, KEY_NUMBER, NULL, 0, 255, "Logical unit number."),
     KEY(config_lun, volume, KEY_TEXT, NULL, "\"array/volume\"."),
     KEY(config_lun, read_only, KEY_BOOL, "false", "Refuse writes."),
+    KEY(config_lun, hide_physical, KEY_BOOL, "false",
+        "Do not tell that blocks are larger beneath (512e): for initiators that refuse such disks."),
 };
 static const struct config_group lun_group = GROUP(lun_keys, struct config_lun);
 

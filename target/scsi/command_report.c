@@ -99,7 +99,7 @@ bool scsi_report_opcodes_parse(struct scsi_task *task)
     uint8_t opcode = task->cdb[3];
     bool wrong = option > OPTION_EITHER || (option == OPTION_OPCODE && scsi_opcode_has_actions(opcode)) ||
                  (option == OPTION_ACTION && opcode_is_plain(opcode));
-    return wrong ? scsi_task_refuse(task, &sense_cdb_field) : scsi_parse_reply(task);
+    return wrong ? scsi_task_refuse_field(task, 2) : scsi_parse_reply(task);
 }
 
 void scsi_report_opcodes_run(struct scsi_task *task)
@@ -142,7 +142,8 @@ void scsi_read_capacity16_run(struct scsi_task *task)
     const struct blk_info *info = &task->lu->dev->info;
     put_be64(data, lu_blocks(task->lu) - 1);
     put_be32(data + 8, lu_block(task->lu));
-    if (info->physical_block > info->logical_block) /* LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT */
+    if (info->physical_block > info->logical_block &&
+        !task->lu->options.hide_physical) /* LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT */
         data[13] = (uint8_t)__builtin_ctz(info->physical_block / info->logical_block);
     if (info->discards)
         data[14] = (uint8_t)(0x80 | (info->discard_zeroes ? 0x40 : 0)); /* LBPME, LBPRZ */

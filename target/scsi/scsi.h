@@ -62,6 +62,7 @@ struct scsi_lu_options {
     char serial[37];    /* VPD 80, stable over restart and rename: the volume's UUID as text */
     uint8_t naa[16];    /* VPD 83 NAA type 6, derived from the volume's UUID */
     bool read_only;
+    bool hide_physical;         /* tell of logical blocks only, to initiators that do not take 512e */
     struct scsi_keeper *keeper; /* lent; NULL: reservations end with the power */
     const char *record;         /* what the keeper has of earlier, or NULL; not needed after scsi_target_add_lun() */
 };

@@ -4,6 +4,14 @@
 #include "core/bytes.h"
 #include "core/check.h"
 
+/* SPC-4 4.5.2.4.2: the first byte of the field that is wrong, in the CDB. */
+static void put_field_pointer(uint8_t *out, uint8_t cdb_byte)
+{
+    enum { SKSV = 0x80, IN_CDB = 0x40 };
+    out[0] = SKSV | IN_CDB;
+    put_be16(out + 1, cdb_byte);
+}
+
 static uint8_t build_fixed(uint8_t *out, const struct scsi_sense *sense)
 {
     memset(out, 0, SENSE_FIXED_BYTES);
@@ -16,7 +24,28 @@ static uint8_t build_fixed(uint8_t *out, const struct scsi_sense *sense)
         out[0] |= 0x80;
         put_be32(out + 3, (uint32_t)sense->information);
     }
+    if (sense->cdb_byte != 0)
+        put_field_pointer(out + 15, sense->cdb_byte);
     return SENSE_FIXED_BYTES;
+}
+
+/* 4.5.2.2 */
+static uint8_t put_information(uint8_t *out, uint64_t information)
+{
+    out[0] = 0x00;
+    out[1] = 10;
+    out[2] = 0x80;
+    put_be64(out + 4, information);
+    return 12;
+}
+
+/* 4.5.2.4 */
+static uint8_t put_key_specific(uint8_t *out, uint8_t cdb_byte)
+{
+    out[0] = 0x02;
+    out[1] = 6;
+    put_field_pointer(out + 4, cdb_byte);
+    return 8;
 }
 
 static uint8_t build_descriptors(uint8_t *out, const struct scsi_sense *sense)
@@ -26,14 +55,13 @@ static uint8_t build_descriptors(uint8_t *out, const struct scsi_sense *sense)
     out[1] = sense->key;
     out[2] = sense->asc;
     out[3] = sense->ascq;
-    if (!sense->has_information)
-        return 8;
-    out[7] = 12;
-    out[8] = 0x00; /* the information descriptor, 4.5.2.2 */
-    out[9] = 10;
-    out[10] = 0x80;
-    put_be64(out + 12, sense->information);
-    return SENSE_DESCRIPTOR_BYTES;
+    uint8_t len = 8;
+    if (sense->has_information)
+        len = (uint8_t)(len + put_information(out + len, sense->information));
+    if (sense->cdb_byte != 0)
+        len = (uint8_t)(len + put_key_specific(out + len, sense->cdb_byte));
+    out[7] = (uint8_t)(len - 8);
+    return len;
 }
 
 uint8_t scsi_sense_build(uint8_t *out, const struct scsi_sense *sense, bool descriptor_format)

@@ -24,13 +24,14 @@ struct scsi_sense {
     uint8_t key, asc, ascq;
     bool has_information;
     uint64_t information; /* a bad LBA, or the offset of a difference */
+    uint8_t cdb_byte;     /* the field of the CDB that is wrong: FIELD POINTER; 0: not told */
 };
 
-enum { SENSE_FIXED_BYTES = 18, SENSE_DESCRIPTOR_BYTES = 20 };
+enum { SENSE_FIXED_BYTES = 18, SENSE_DESCRIPTOR_BYTES = 28 };
 
 /* The senses the commands give, by name. */
 #define SENSE_OF(name, key, asc, ascq)                                                                                 \
-    static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0}
+    static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0, 0}
 SENSE_OF(sense_none, SENSE_NONE, 0x00, 0x00);
 SENSE_OF(sense_failed, SENSE_NOT_READY, 0x04, 0x03); /* manual intervention required */
 SENSE_OF(sense_list_length, SENSE_ILLEGAL_REQUEST, 0x1a, 0x00);

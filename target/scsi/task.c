@@ -25,6 +25,13 @@ bool scsi_task_refuse(struct scsi_task *task, const struct scsi_sense *sense)
     return false;
 }
 
+bool scsi_task_refuse_field(struct scsi_task *task, unsigned byte)
+{
+    struct scsi_sense sense = sense_cdb_field;
+    sense.cdb_byte = (uint8_t)byte;
+    return scsi_task_refuse(task, &sense);
+}
+
 void scsi_task_set_sense(struct scsi_task *task, uint8_t key, uint8_t asc, uint8_t ascq)
 {
     struct scsi_sense sense = {.key = key, .asc = asc, .ascq = ascq};
@@ -46,8 +53,9 @@ static void task_reset(struct scsi_task *task)
     task->finish.queued = false;
 }
 
-/* Bits the usage map of the command does not name must be zero; of the CONTROL byte only NACA counts. */
-static bool reserved_bits_clear(const struct scsi_task *task)
+/* Bits the usage map of the command does not name must be zero; of the CONTROL byte only NACA counts. The first byte
+ * where one is not; 0: there is none. */
+static unsigned reserved_bits_set(const struct scsi_task *task)
 {
     const struct scsi_command *command = task->command;
     for (unsigned i = 1; i < command->cdb_len; i++) {
@@ -55,9 +63,9 @@ static bool reserved_bits_clear(const struct scsi_task *task)
         if (i == 1 && command->has_action)
             allowed |= CDB_ACTION_MASK;
         if (task->cdb[i] & ~allowed)
-            return false;
+            return i;
     }
-    return true;
+    return 0;
 }
 
 static bool reserved_by_other(const struct scsi_task *task)
@@ -91,7 +99,8 @@ static bool lu_accepts(struct scsi_task *task)
     if (!any_time && scsi_attention_take(task->nexus, task->lu, &attention))
         return scsi_task_refuse(task, &attention);
     if (task->command == NULL)
-        return scsi_task_refuse(task, scsi_opcode_has_actions(task->cdb[0]) ? &sense_cdb_field : &sense_opcode);
+        return scsi_opcode_has_actions(task->cdb[0]) ? scsi_task_refuse_field(task, 1)
+                                                     : scsi_task_refuse(task, &sense_opcode);
     if (!reservation_conflict(task))
         return true;
     task->status = SCSI_RESERVATION_CONFLICT;
@@ -115,8 +124,9 @@ bool scsi_task_parse(struct scsi_task *task)
         return scsi_task_refuse(task, &sense_no_lu);
     if (task->lu != NULL && !lu_accepts(task))
         return false;
-    if (!reserved_bits_clear(task))
-        return scsi_task_refuse(task, &sense_cdb_field);
+    unsigned reserved = reserved_bits_set(task);
+    if (reserved != 0)
+        return scsi_task_refuse_field(task, reserved);
     if (task->command->parse != NULL && !task->command->parse(task))
         return false;
     if (!write_allowed(task))

@@ -95,6 +95,7 @@ struct rig *rig_create(const struct rig_options *options)
     rig->keeper = (struct rig_keeper){.door = {keeper_keep}, .t = rig->t};
     struct scsi_lu_options lu = {.dev = &rig->disk->dev,
                                  .read_only = o->read_only,
+                                 .hide_physical = o->hide_physical,
                                  .keeper = o->no_keeper ? NULL : &rig->keeper.door,
                                  .record = o->record};
     text_format(lu.serial, sizeof lu.serial, "%s", "0c9b54a1-5b0e-4b0f-9a48-6a4b39a8fd01");

@@ -259,3 +259,12 @@ Test(scsi_inquiry, management_policy_and_ports)
     cr_expect_str_eq((const char *)reply->data + 20, "iqn.2026-11.org.example:t,t,0x0001");
     rig_destroy(rig);
 }
+
+Test(scsi_inquiry, that_blocks_are_larger_beneath_can_be_hidden)
+{
+    for (unsigned hidden = 0; hidden < 2; hidden++) {
+        struct rig *rig = rig_create(&(struct rig_options){.hide_physical = hidden == 1});
+        cr_expect_eq(rig_do(rig, rig->a, CDB(0x9e, 0x10, [13] = 32), NULL, 0)->data[13], hidden ? 0 : 3);
+        rig_destroy(rig);
+    }
+}

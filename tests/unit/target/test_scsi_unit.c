@@ -302,6 +302,23 @@ Test(scsi_unit, sense_information_that_does_not_fit_is_left_out_of_the_fixed_for
     cr_expect_eq(get_be64(out + 12), 1ull << 32);
 }
 
+Test(scsi_unit, sense_points_at_the_field_of_the_cdb_that_is_wrong)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_task *task = rig_start(rig, rig->a, CDB(0x28, 0, 0, 0, 0, 0, 0x80, 0, 1), NULL, 0);
+    cr_expect_arr_eq(task->task.sense + 12, ((uint8_t[]){0x24, 0, 0, 0xc0, 0, 6}), 6);
+    rig_end(task);
+    task = rig_start(rig, rig->a, CDB(0xa3, 0x1e), NULL, 0);
+    cr_expect_arr_eq(task->task.sense + 15, ((uint8_t[]){0xc0, 0, 1}), 3);
+    rig_end(task);
+    const struct scsi_sense sense = {5, 0x24, 0, true, 9, 3};
+    uint8_t out[SENSE_DESCRIPTOR_BYTES];
+    cr_expect_eq(scsi_sense_build(out, &sense, true), 28);
+    cr_expect_eq(out[7], 20);
+    cr_expect_arr_eq(out + 20, ((uint8_t[]){2, 6, 0, 0, 0xc0, 0, 3, 0}), 8);
+    rig_destroy(rig);
+}
+
 Test(scsi_unit, a_target_without_pages_is_not_created)
 {
     struct testloop *t = testloop_create(SCSI_SCRATCH_PAGES - 1, 1);
