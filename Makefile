@@ -36,7 +36,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
 
 # -- tools and flags: pkg-config is asked only when something is compiled -----------------------------------------------
-LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd
+LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd libcrypto
 TEST_LIBS  := criterion
 no_compile := clean help deps demo demo-stop check bench fmt uninstall
 ifneq ($(filter-out $(no_compile),$(or $(MAKECMDGOALS),all)),)
@@ -46,7 +46,7 @@ $(error missing development packages: $(missing); `make deps` installs them)
 endif
 LIB_CFLAGS  := $(shell $(PKG_CONFIG) --cflags $(LIBS))
 LIB_LDLIBS  := $(shell $(PKG_CONFIG) --libs $(LIBS)) -lpthread
-TEST_LDLIBS := $(shell $(PKG_CONFIG) --libs $(TEST_LIBS) 2>/dev/null) $(shell $(PKG_CONFIG) --libs libisal jansson)
+TEST_LDLIBS := $(shell $(PKG_CONFIG) --libs $(TEST_LIBS) 2>/dev/null) $(shell $(PKG_CONFIG) --libs libisal jansson libcrypto)
 endif
 
 CFLAGS ?= -O2 -g
@@ -208,7 +208,7 @@ $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/lo
 
 # -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \
-              libsystemd-dev uthash-dev
+              libsystemd-dev libssl-dev uthash-dev
 TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3 libiscsi-bin fio e2fsprogs fuse3 openssl \
               git curl
 LINT_DEPS  := clang-format cppcheck shellcheck mandoc

@@ -47,6 +47,8 @@ static void create_servers(struct sync_call *call)
                                     .requests = (uint32_t)nbd->requests,
                                     .negotiation_ns = nbd->negotiation_ns};
     struct iscsi_limits iscsi_limits = {.connections = (uint32_t)iscsi->connections,
+                                        .half_open = (uint32_t)iscsi->half_open,
+                                        .half_open_per_host = (uint32_t)iscsi->half_open_per_address,
                                         .commands = (uint32_t)iscsi->commands,
                                         .login_ns = iscsi->login_ns,
                                         .nop_interval_ns = iscsi->ping_interval_ns,
@@ -117,6 +119,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     live_patrols(a, a->config);
     live_rates(a, a->config);
     live_serve(a, a->config, NULL, NULL);
+    live_access(a, a->config);
     return live_listeners_open(a, a->config, why, why_len);
 }
 
@@ -232,9 +235,12 @@ static void tell_difference(void *data, const char *path, enum config_change cha
 {
     struct reload *r = data;
     bool service = begins(path, "nbd.exports ") || begins(path, "iscsi.targets ");
+    bool access =
+        begins(path, "iscsi.discovery ") || (begins(path, "iscsi.targets ") && strstr(path, ".access ") != NULL);
     if (service && change == CONFIG_ADDED)
         return; /* tell_service() has told it */
-    if (strcmp(path, "daemon.drain") == 0 || (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
+    if (access || strcmp(path, "iscsi.short_secrets") == 0 || strcmp(path, "daemon.drain") == 0 ||
+        (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
         append_text(r->taken, "%s", path);
     else if ((strcmp(path, "spares") == 0 || (begins(path, "arrays ") && ends(path, ".spares"))))
         append_text(r->taken, "%s: new ones; those that are gone stay until corbelctl disk remove", path);
@@ -270,6 +276,7 @@ json_t *appliance_reload(struct appliance *a)
     }
     struct reload reload = {taken, refused};
     live_serve(a, config, tell_service, &reload);
+    live_access(a, config);
     live_patrols(a, config);
     live_rates(a, config);
     live_spares_config(a, config);

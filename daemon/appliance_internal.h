@@ -8,6 +8,7 @@
 #include "daemon/listener.h"
 #include "daemon/reactor.h"
 #include "daemon/scan.h"
+#include "daemon/secrets.h"
 #include "daemon/worker.h"
 #include "raid/array.h"
 #include "raid/journal_device.h"
@@ -48,6 +49,11 @@ struct live_export {
     char *name, *volume;
 };
 
+struct live_lun {
+    unsigned lun;
+    char *volume;
+};
+
 struct live_target {
     TAILQ_ENTRY(live_target) link;
     char *name;
@@ -57,6 +63,7 @@ struct live_target {
     struct blkdev *proxies[SCSI_LUNS_MAX];
     unsigned luns_count;
     struct live_keeper *keepers; /* daemon/appliance_keeper.c */
+    struct live_lun luns[SCSI_LUNS_MAX];
 };
 
 struct live_listener {
@@ -190,6 +197,23 @@ int live_listeners_open(struct appliance *a, const struct config *config, char *
 void live_listeners_close(struct appliance *a);
 void live_drain(struct appliance *a, uint64_t grace_ns);
 void live_targets_close(struct appliance *a);
+
+/* --- appliance_access.c --- */
+
+/* An access list with its secrets, ready for the server. */
+struct access_rules {
+    unsigned count;
+    struct iscsi_rule *rules; /* NULL: everybody may */
+    struct secret *secrets;   /* two a rule */
+    struct scsi_view *views;  /* one a rule */
+};
+
+/* Of a target that has its LUNs, or (NULL) of discovery. False: a secret cannot be read; that is logged. */
+bool access_rules_make(struct access_rules *rules, const struct config *config, const struct config_list *list,
+                       const struct live_target *target);
+void access_rules_wipe(struct access_rules *rules);
+/* Who may discover, and use the targets that are served: as the config says now. */
+void live_access(struct appliance *a, const struct config *config);
 
 /* Close a device on its loop and wait. */
 void blkdev_close_wait(struct blkdev *dev);

@@ -98,6 +98,7 @@ struct target_call {
     unsigned lun;
     struct scsi_lu_options options;
     struct blkdev *dev; /* of another loop: needs a proxy */
+    struct access_rules access;
     int error;
 };
 
@@ -126,6 +127,8 @@ static void run_register_target(struct sync_call *call)
     struct target_call *c = container_of(call, struct target_call, call);
     c->error = iscsi_server_add_target(c->appliance->iscsi, c->target->scsi, reactor_loop(c->target->home),
                                        c->target->name, c->alias);
+    if (c->error == 0) /* in the same turn: nobody comes in between. Networks were checked, so only memory could fail */
+        ASSERT(iscsi_server_set_access(c->appliance->iscsi, c->target->name, c->access.rules, c->access.count) == 0);
     sync_finish(call);
 }
 
@@ -163,7 +166,7 @@ static void add_lun(struct appliance *a, struct live_target *target, const struc
     if (c.error != 0)
         log_error("LUN %u of %s is not served: %s", c.lun, target->name, strerror(-c.error));
     else
-        target->luns_count++;
+        target->luns[target->luns_count++] = (struct live_lun){c.lun, strdup(config->volume.text)};
 }
 
 static void run_destroy_target(struct sync_call *call)
@@ -180,24 +183,30 @@ static void target_free(struct live_target *target)
     for (unsigned i = 0; i < target->proxies_count; i++)
         blkdev_close_wait(target->proxies[i]);
     live_keepers_free(target);
+    for (unsigned i = 0; i < target->luns_count; i++)
+        free(target->luns[i].volume);
     free(target->name);
     free(target);
 }
 
 /* Build it and put it on show; 0 or -errno. */
-static int target_show(struct appliance *a, struct live_target *target, const struct config_target *config)
+static int target_show(struct appliance *a, struct live_target *target, const struct config *config,
+                       const struct config_target *of)
 {
-    struct target_call c = {.target = target, .appliance = a, .alias = config->alias.text};
+    struct target_call c = {.target = target, .appliance = a, .alias = of->alias.text};
     sync_call(&c.call, reactor_loop(target->home), run_create_target);
     if (target->scsi == NULL)
         return -ENOMEM;
-    for (unsigned i = 0; i < config->luns.count; i++)
-        add_lun(a, target, config_item(&config->luns, struct config_lun, i));
+    for (unsigned i = 0; i < of->luns.count; i++)
+        add_lun(a, target, config_item(&of->luns, struct config_lun, i));
+    if (!access_rules_make(&c.access, config, &of->access, target))
+        return -EACCES;
     sync_call(&c.call, reactor_loop(a->reactors[0]), run_register_target);
+    access_rules_wipe(&c.access);
     return c.error;
 }
 
-static bool serve_target(struct appliance *a, const struct config_target *config)
+static bool serve_target(struct appliance *a, const struct config *whole, const struct config_target *config)
 {
     struct live_target *target = calloc(1, sizeof *target);
     ASSERT(target != NULL);
@@ -205,7 +214,7 @@ static bool serve_target(struct appliance *a, const struct config_target *config
     target->home = a->reactors[0];
     for (unsigned i = config->luns.count; i-- > 0;) /* the first LUN that is there has the last word */
         live_volume_find(a, config_item(&config->luns, struct config_lun, i)->volume.text, &target->home);
-    int error = target_show(a, target, config);
+    int error = target_show(a, target, whole, config);
     if (error != 0) {
         log_error("iSCSI target %s is not served: %s", target->name, strerror(-error));
         target_free(target);
@@ -243,7 +252,8 @@ void live_serve(struct appliance *a, const struct config *config, live_told told
     for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
         const struct config_target *target = config_item(&config->iscsi.targets, struct config_target, i);
         if (live_target_find(a, target->name.text) == NULL)
-            told(data, "iSCSI target", target->name.text, volumes_are_there(a, target) && serve_target(a, target));
+            told(data, "iSCSI target", target->name.text,
+                 volumes_are_there(a, target) && serve_target(a, config, target));
     }
 }
 

@@ -68,10 +68,21 @@ struct config_lun {
     bool read_only, hide_physical;
 };
 
+/* A rule of an access list. Secrets themselves are in no config: daemon/secrets.h. */
+struct config_access {
+    unsigned line;
+    struct config_text name;
+    struct config_strings initiators, addresses;
+    struct config_text user, secret_file, target_user, target_secret_file;
+    bool read_only;
+    struct config_list luns; /* struct config_lun */
+};
+
 struct config_target {
     unsigned line;
     struct config_text name, alias;
-    struct config_list luns; /* struct config_lun */
+    struct config_list luns;   /* struct config_lun */
+    struct config_list access; /* struct config_access */
 };
 
 struct config_daemon {
@@ -90,8 +101,10 @@ struct config_nbd {
 struct config_iscsi {
     unsigned line;
     struct config_strings listen, portals;
-    uint64_t connections, commands, login_ns, ping_interval_ns, ping_timeout_ns;
-    struct config_list targets; /* struct config_target */
+    uint64_t connections, half_open, half_open_per_address, commands, login_ns, ping_interval_ns, ping_timeout_ns;
+    bool short_secrets;
+    struct config_list discovery; /* struct config_access */
+    struct config_list targets;   /* struct config_target */
 };
 
 struct config_web {

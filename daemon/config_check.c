@@ -361,6 +361,7 @@ void config_check(const struct config *config, struct config_errors *errors)
     c.arrays_sound = errors->count == 0;
     check_nbd(&c);
     check_iscsi(&c);
+    config_check_access(config, errors);
     check_addresses(&c, &config->web.listen, false);
     check_address_twice(&c);
 }

@@ -85,10 +85,29 @@ static const struct config_key lun_keys[] = {
 };
 static const struct config_group lun_group = GROUP(lun_keys, struct config_lun);
 
+static const struct config_key access_keys[] = {
+    KEY(config_access, name, KEY_TEXT, NULL, "Name of the rule, for the log."),
+    KEY(config_access, initiators, KEY_STRINGS, "",
+        "Initiator names it speaks for; * is any text, ? any character; absent: all."),
+    KEY(config_access, addresses, KEY_STRINGS, "",
+        "Where they may be: \"192.0.2.0/24\", \"2001:db8::/32\", \"192.0.2.7\"; absent: anywhere."),
+    KEY(config_access, user, KEY_TEXT, "",
+        "They must authenticate themselves by CHAP as this user; absent: not at all."),
+    KEY(config_access, secret_file, KEY_TEXT, "",
+        "With a user: the file with its secret, one line, readable by its owner only."),
+    KEY(config_access, target_user, KEY_TEXT, "", "Whom the target authenticates itself as to those who ask for it."),
+    KEY(config_access, target_secret_file, KEY_TEXT, "", "With a target_user: the file with that secret."),
+    KEY(config_access, read_only, KEY_BOOL, "false", "Refuse their writes."),
+    KEY_SUB(config_access, luns, KEY_GROUPS, &lun_group,
+            "What they see: volumes of the target's luns, under these numbers; absent: all as it is."),
+};
+static const struct config_group access_group = GROUP(access_keys, struct config_access);
+
 static const struct config_key target_keys[] = {
     KEY(config_target, name, KEY_TEXT, NULL, "iSCSI name: iqn.YYYY-MM.reversed.domain:anything, eui. or naa."),
     KEY(config_target, alias, KEY_TEXT, "", "Text for people."),
     KEY_SUB(config_target, luns, KEY_GROUPS, &lun_group, "Its logical units."),
+    KEY_SUB(config_target, access, KEY_GROUPS, &access_group, "Who may use it; absent: everybody."),
 };
 static const struct config_group target_group = GROUP(target_keys, struct config_target);
 
@@ -119,13 +138,21 @@ static const struct config_group nbd_group = GROUP(nbd_keys, struct config_nbd);
 static const struct config_key iscsi_keys[] = {
     KEY(config_iscsi, listen, KEY_STRINGS, "", "Addresses, as for nbd but for Unix sockets; port 3260 is usual."),
     KEY(config_iscsi, portals, KEY_STRINGS, "", "Further addresses told to initiators in discovery."),
-    KEY_LIMITS(config_iscsi, "connections", connections, KEY_NUMBER, "256", 1, 65536, "At once."),
+    KEY_LIMITS(config_iscsi, "connections", connections, KEY_NUMBER, "256", 1, 65536, "Sessions at once."),
+    KEY_LIMITS(config_iscsi, "half_open", half_open, KEY_NUMBER, "512", 1, 65536,
+               "Besides them: connections whose login is not over."),
+    KEY_LIMITS(config_iscsi, "half_open_per_address", half_open_per_address, KEY_NUMBER, "128", 1, 65536,
+               "Of these, from one address."),
     KEY_LIMITS(config_iscsi, "commands", commands, KEY_NUMBER, "128", 1, 1024, "In flight for each session."),
     KEY_LIMITS(config_iscsi, "login", login_ns, KEY_DURATION, "15 s", SECONDS(1), SECONDS(3600), "Time to log in."),
     KEY_LIMITS(config_iscsi, "ping_interval", ping_interval_ns, KEY_DURATION, "30 s", 0, SECONDS(3600),
                "Silence before the initiator is pinged; 0 s: never."),
     KEY_LIMITS(config_iscsi, "ping_timeout", ping_timeout_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
                "Time for the answer before the connection is dropped."),
+    KEY(config_iscsi, short_secrets, KEY_BOOL, "false", "Take secrets of fewer than 12 bytes; RFC 7143 forbids it."),
+    KEY_SUB(
+        config_iscsi, discovery, KEY_GROUPS, &access_group,
+        "Who may ask which targets there are, as access of a target; absent: everybody. Each is told what it may use."),
     KEY_SUB(config_iscsi, targets, KEY_GROUPS, &target_group, "What is served."),
 };
 static const struct config_group iscsi_group = GROUP(iscsi_keys, struct config_iscsi);

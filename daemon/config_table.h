@@ -44,5 +44,6 @@ void config_error(struct config_errors *errors, const char *path, unsigned line,
 
 /* What spans keys. */
 void config_check(const struct config *config, struct config_errors *errors);
+void config_check_access(const struct config *config, struct config_errors *errors);
 
 #endif

@@ -73,6 +73,7 @@ void connection_free(struct connection *conn)
     free(conn->rx.buffer);
     free(conn->text);
     free(conn->answers);
+    access_release(conn->access);
     free(conn);
 }
 
@@ -156,7 +157,7 @@ static void login_header(struct connection *conn)
     if (rx->pdu.ahs_len > 0 || rx->pdu.data_len > MAX_RECV_DEFAULT ||
         rx->pdu.data_len > TEXT_MAX - conn->login.text_len) {
         conn->login.itt = rx->pdu.itt;
-        connection_login_go(conn, login_refuse(&conn->login, LOGIN_INITIATOR_ERROR));
+        connection_login_go(conn, login_refuse(&conn->login, LOGIN_INITIATOR_ERROR, "it sends too much"));
         return;
     }
     rx->sink = SINK_LOGIN;
@@ -180,10 +181,15 @@ static void full_feature_begin(struct connection *conn)
     conn->rx.reader.data_digest = keys->value[KEY_DATA_DIGEST] == DIGEST_CRC32C;
     __atomic_store_n(&conn->header_digest, conn->rx.reader.header_digest, __ATOMIC_RELAXED);
     __atomic_store_n(&conn->data_digest, conn->rx.reader.data_digest, __ATOMIC_RELAXED);
+    __atomic_store_n(&conn->logged_in, true, __ATOMIC_RELAXED);
     timer_stop(conn->loop, &conn->timer);
     control_keepalive(conn);
-    log_info("iSCSI: %s at %s logged in to %s", keys->initiator, conn->peer,
-             conn->target != NULL ? conn->target->name : "discovery");
+    const struct access_rule *rule = conn->login.auth.rule;
+    char name[ISCSI_NAME_MAX + 1];
+    name_for_people(name, sizeof name, keys->initiator);
+    log_info("iSCSI: %s at %s logged in to %s%s%s", name, conn->peer,
+             conn->target != NULL ? conn->target->name : "discovery", rule != NULL ? " by rule " : "",
+             rule != NULL ? rule->name : "");
 }
 
 void connection_login_go(struct connection *conn, enum login_outcome outcome)
@@ -195,7 +201,7 @@ void connection_login_go(struct connection *conn, enum login_outcome outcome)
     }
     if (outcome == LOGIN_DONE) {
         enum login_status status = server_session_begin(conn);
-        outcome = status == LOGIN_OK ? LOGIN_DONE : login_refuse(login, status);
+        outcome = status == LOGIN_OK ? LOGIN_DONE : login_refuse(login, status, "there is no memory for its session");
     }
     login_encode(login, conn->login_reply.bhs);
     conn->login_reply.payload = (struct payload){.bytes = login->reply_text, .len = login->reply_len};
@@ -204,7 +210,7 @@ void connection_login_go(struct connection *conn, enum login_outcome outcome)
     if (outcome == LOGIN_DONE)
         full_feature_begin(conn);
     if (outcome == LOGIN_REJECT) {
-        log_info("iSCSI: login of %s refused, status %04x", conn->peer, login->status);
+        server_refused(conn);
         connection_end(conn);
     }
 }
@@ -435,5 +441,5 @@ void connection_order(struct connection *conn, enum order order, uint64_t grace_
         control_async(conn, 1, 0, 0, (uint16_t)seconds); /* 11.9.1: log out, within Parameter3 seconds */
         return;
     }
-    connection_drop(conn, "the target is being stopped");
+    connection_drop(conn, "ended by the target");
 }

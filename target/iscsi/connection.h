@@ -21,6 +21,7 @@
 
 #include "core/sm.h"
 #include "target/iscsi/login.h"
+#include "target/iscsi/refusals.h"
 #include "target/iscsi/send.h"
 #include "target/iscsi/session.h"
 
@@ -34,6 +35,8 @@ struct iscsi_target {
     char name[ISCSI_NAME_MAX + 1], alias[256];
     TAILQ_HEAD(, connection) sessions; /* on `loop` */
     uint16_t last_tsih;                /* on `loop` */
+    struct refusals refusals;          /* on `loop` */
+    struct access_list *access;        /* the server's; NULL: everybody may */
 };
 
 /* A PDU the target sends of its own accord, or a Reject: from a small pool; when that is dry, reading stops. */
@@ -123,9 +126,10 @@ struct connection {
 
     /* The server's, on its loop. */
     TAILQ_ENTRY(connection) server_link;
-    struct loop *home;        /* where orders go */
-    char peer[64], local[64]; /* of the stream, which other loops may not touch */
-    bool registered;          /* counts as a session: its login named a target or discovery */
+    struct loop *home;          /* where orders go */
+    char peer[64], local[64];   /* of the stream, which other loops may not touch */
+    bool registered;            /* its login has named a target, or discovery, and may go on */
+    struct access_list *access; /* what held when it did; NULL: everybody may */
     struct initiator_port port;
     bool gone, order_under_way;
     enum order order_wanted, order_sent;
@@ -134,6 +138,7 @@ struct connection {
     /* Written by the connection's loop, read by the server's: counters may lag. */
     uint64_t read_bytes, written_bytes, commands;
     const char *phase_name;
+    bool logged_in; /* stays so */
     bool header_digest, data_digest;
 };
 
@@ -213,6 +218,7 @@ void control_reply(struct command *cmd, const struct pdu_out *out, const struct 
 void server_find_target(struct connection *conn);
 void server_ready_to_move(struct connection *conn);
 enum login_status server_session_begin(struct connection *conn);
+void server_refused(struct connection *conn);
 void server_session_end(struct connection *conn);
 void server_gone(struct connection *conn);
 const struct iscsi_limits *server_limits(const struct connection *conn);

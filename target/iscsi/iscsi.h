@@ -16,9 +16,11 @@ enum { ISCSI_NAME_MAX = 223 };
 struct iscsi_server; /* all targets; lives on the loop where streams arrive */
 
 struct iscsi_limits {
-    uint32_t connections;                     /* at once */
-    uint32_t commands;                        /* window: commands in flight a session (MaxCmdSN) */
-    uint64_t login_ns;                        /* time from connect to full feature phase */
+    uint32_t connections; /* sessions at once */
+    uint32_t half_open,
+        half_open_per_host; /* connections besides them whose login is not over: of all, of one address */
+    uint32_t commands;      /* window: commands in flight a session (MaxCmdSN) */
+    uint64_t login_ns;      /* time from connect to full feature phase */
     uint64_t nop_interval_ns, nop_timeout_ns; /* silence before a ping; time for its answer. 0: none */
 };
 
@@ -34,6 +36,24 @@ int iscsi_server_add_portal(struct iscsi_server *server, const char *address);
 int iscsi_server_add_target(struct iscsi_server *server, struct scsi_target *target, struct loop *loop,
                             const char *name, const char *alias);
 
+/* A rule of an access list: see target/iscsi/access.h. */
+struct iscsi_rule {
+    const char *name;              /* for the log */
+    const char *const *initiators; /* patterns of initiator names; none: any name */
+    unsigned initiator_count;
+    const char *const *addresses; /* "192.0.2.0/24", "2001:db8::1"; none: anywhere */
+    unsigned address_count;
+    const char *user, *secret;               /* it must authenticate itself as this; NULL: it need not */
+    const char *target_user, *target_secret; /* we, when we are asked to; NULL: we cannot */
+    const struct scsi_view *view;            /* what it sees; NULL: all. Copied, as is everything here */
+};
+bool iscsi_network_valid(const char *text);
+/*
+ * Who may use a target, or (`target` NULL) discover: those for whom a rule speaks; `rules` NULL: everybody. Sessions for
+ * which the new list says something else end. 0, -ENOENT, -EINVAL (an address), -ENOMEM.
+ */
+int iscsi_server_set_access(struct iscsi_server *server, const char *target, const struct iscsi_rule *rules,
+                            unsigned count);
 void iscsi_conn_open(struct iscsi_server *server, struct stream *stream);
 
 /* As nbd_server_drain: asynchronous logout request first, then finish, then cut. */

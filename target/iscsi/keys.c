@@ -16,6 +16,7 @@ enum key_kind {
     KIND_NUMBER,  /* a number declared by the initiator: no answer */
     KIND_NAME,    /* text declared by the initiator: no answer */
     KIND_TYPE,    /* a declared choice: no answer */
+    KIND_AUTH,    /* auth.c answers */
     KIND_NO,      /* obsolete: always No */
     KIND_REFUSED, /* obsolete, or ours to declare: always Reject */
 };
@@ -33,7 +34,12 @@ enum { LOGIN_ANY = PHASE_SECURITY | PHASE_OPERATIONAL, ANY = LOGIN_ANY | PHASE_F
 /* clang-format off */
 static const struct key_row rows[KEY_COUNT] = {
     /*                               name                     kind          phases          initial     ours               min  max */
-    [KEY_AUTH_METHOD]             = {"AuthMethod",            KIND_LIST,    PHASE_SECURITY, 0,          0,                 0,   0, {"None"}},
+    [KEY_AUTH_METHOD]             = {"AuthMethod",              KIND_AUTH,    PHASE_SECURITY, 0,          0,                 0,   0, {0}},
+    [KEY_CHAP_A]                  = {"CHAP_A",                  KIND_AUTH,    PHASE_SECURITY, 0,          0,                 0,   0, {0}},
+    [KEY_CHAP_I]                  = {"CHAP_I",                  KIND_AUTH,    PHASE_SECURITY, 0,          0,                 0,   0, {0}},
+    [KEY_CHAP_C]                  = {"CHAP_C",                  KIND_AUTH,    PHASE_SECURITY, 0,          0,                 0,   0, {0}},
+    [KEY_CHAP_N]                  = {"CHAP_N",                  KIND_AUTH,    PHASE_SECURITY, 0,          0,                 0,   0, {0}},
+    [KEY_CHAP_R]                  = {"CHAP_R",                  KIND_AUTH,    PHASE_SECURITY, 0,          0,                 0,   0, {0}},
     [KEY_HEADER_DIGEST]           = {"HeaderDigest",          KIND_LIST,    LOGIN_ANY,      0,          0,                 0,   0, {"None", "CRC32C"}},
     [KEY_DATA_DIGEST]             = {"DataDigest",            KIND_LIST,    LOGIN_ANY,      0,          0,                 0,   0, {"None", "CRC32C"}},
     [KEY_MAX_CONNECTIONS]         = {"MaxConnections",        KIND_MIN,     LOGIN_ANY,      1,          1,                 1,   65535, {0}},
@@ -123,6 +129,16 @@ static bool number_parse(const char *text, uint32_t *out)
     return true;
 }
 
+bool key_text_number(const struct key_text *value, uint32_t *out)
+{
+    char text[NUMBER_TEXT];
+    if (value->text == NULL || value->len >= sizeof text)
+        return false;
+    memcpy(text, value->text, value->len);
+    text[value->len] = '\0';
+    return number_parse(text, out);
+}
+
 static int choice_of(const struct key_row *row, const char *text, size_t len)
 {
     for (int i = 0; i < (int)ARRAY_LENGTH(row->choices) && row->choices[i] != NULL; i++)
@@ -142,15 +158,12 @@ static int list_choose(const struct key_row *row, const char *list)
     }
 }
 
-static enum keys_result answer_list(struct negotiation *n, enum key_id id, const char *value, struct text_out *out)
+static void answer_list(struct negotiation *n, enum key_id id, const char *value, struct text_out *out)
 {
     int choice = list_choose(&rows[id], value);
     if (choice >= 0)
         n->value[id] = (uint32_t)choice;
-    else if (id == KEY_AUTH_METHOD)
-        return KEYS_AUTH;
     text_pair(out, rows[id].name, choice >= 0 ? rows[id].choices[choice] : "Reject");
-    return KEYS_OK;
 }
 
 /* 13.14: FirstBurstLength is never above MaxBurstLength. */
@@ -213,7 +226,8 @@ static enum keys_result key_answer(struct negotiation *n, enum key_id id, const 
 {
     switch (rows[id].kind) {
     case KIND_LIST:
-        return answer_list(n, id, value, out);
+        answer_list(n, id, value, out);
+        return KEYS_OK;
     case KIND_MIN:
     case KIND_MAX:
     case KIND_NUMBER:
@@ -228,6 +242,8 @@ static enum keys_result key_answer(struct negotiation *n, enum key_id id, const 
         n->value[id] = choice >= 0 ? (uint32_t)choice : 0;
         return choice >= 0 ? KEYS_OK : KEYS_MALFORMED;
     }
+    case KIND_AUTH: /* taken down by keys_negotiate() */
+        return KEYS_OK;
     case KIND_NO:
     case KIND_REFUSED:
         text_pair(out, rows[id].name, rows[id].kind == KIND_NO ? "No" : "Reject");
@@ -250,8 +266,9 @@ static int key_find(const char *name)
     return -1;
 }
 
+/* `as_sent`: the value again, where it stays. */
 static enum keys_result pair_negotiate(struct negotiation *n, unsigned phase, const char *name, const char *value,
-                                       struct text_out *out)
+                                       const char *as_sent, struct text_out *out)
 {
     int id = key_find(name);
     if (id < 0) {
@@ -267,6 +284,8 @@ static enum keys_result pair_negotiate(struct negotiation *n, unsigned phase, co
         text_pair(out, name, "Reject");
         return KEYS_OK;
     }
+    if (rows[id].kind == KIND_AUTH)
+        n->auth[id] = (struct key_text){as_sent, strlen(value)};
     return key_answer(n, (enum key_id)id, value, out);
 }
 
@@ -293,13 +312,14 @@ enum keys_result keys_negotiate(struct negotiation *n, unsigned phase, const cha
 {
     char name[KEY_NAME_MAX + 1], value[VALUE_MAX + 1];
     n->known = n->unknown = 0;
+    memset(n->auth, 0, sizeof n->auth);
     for (size_t at = 0, pair_len; at < len; at += pair_len + 1) {
         pair_len = strnlen(text + at, len - at);
         if (pair_len == 0)
             continue; /* zero bytes to fill up: harmless */
         enum keys_result result = pair_split(text + at, pair_len, name, value);
         if (result == KEYS_OK)
-            result = pair_negotiate(n, phase, name, value, answers);
+            result = pair_negotiate(n, phase, name, value, text + at + strlen(name) + 1, answers);
         if (result != KEYS_OK)
             return result;
     }

@@ -18,9 +18,10 @@ bool login_discovery(const struct login *login)
     return login->keys.value[KEY_SESSION_TYPE] == SESSION_DISCOVERY;
 }
 
-enum login_outcome login_refuse(struct login *login, enum login_status status)
+enum login_outcome login_refuse(struct login *login, enum login_status status, const char *why)
 {
     login->status = status;
+    login->why = why;
     login->transit = login->more = false;
     login->reply_len = 0;
     return LOGIN_REJECT;
@@ -50,9 +51,19 @@ static enum login_status header_check(const struct login *login, const struct pd
     return stages && transit && same ? LOGIN_OK : LOGIN_INITIATOR_ERROR;
 }
 
-static enum login_status keys_status(enum keys_result result)
+static const char *keys_why(enum keys_result result)
 {
-    return result == KEYS_OK ? LOGIN_OK : result == KEYS_AUTH ? LOGIN_AUTH_FAILED : LOGIN_INITIATOR_ERROR;
+    switch (result) {
+    case KEYS_OK:
+        break;
+    case KEYS_MALFORMED:
+        return "a key or a value has no possible form";
+    case KEYS_REPEATED:
+        return "a key was sent twice";
+    case KEYS_CONFLICT:
+        return "FirstBurstLength is above MaxBurstLength";
+    }
+    return NULL;
 }
 
 /* 11.13.5, 0207: the names must stand in the first complete request. */
@@ -71,7 +82,7 @@ static enum login_outcome reply_next(struct login *login)
     login->more = login->reply_len < left;
     login->csg = login->stage;
     login->nsg = login->pdu.login.nsg;
-    login->transit = login->pdu.final && !login->more;
+    login->transit = login->pdu.final && !login->more && login->auth.step == AUTH_DONE;
     if (!login->more)
         login->out.len = login->out_sent = 0; /* the bytes stay until the next request */
     if (!login->transit)
@@ -82,12 +93,20 @@ static enum login_outcome reply_next(struct login *login)
 
 static enum login_outcome stage_done(struct login *login)
 {
-    bool last_chance = login->stage == STAGE_OPERATIONAL || (login->pdu.final && login->pdu.login.nsg == STAGE_FULL);
+    bool leaving = login->pdu.final && login->auth.step == AUTH_DONE;
+    bool last_chance = login->stage == STAGE_OPERATIONAL || (leaving && login->pdu.login.nsg == STAGE_FULL);
     if (last_chance && !login->declared) {
         login->declared = true;
         text_pair_number(&login->out, "MaxRecvDataSegmentLength", MAX_RECV_OURS);
     }
-    return login->out.cut ? login_refuse(login, LOGIN_INITIATOR_ERROR) : reply_next(login);
+    return login->out.cut ? login_refuse(login, LOGIN_INITIATOR_ERROR, "it asks too much at once") : reply_next(login);
+}
+
+static bool authenticate(struct login *login)
+{
+    if (login->stage == STAGE_SECURITY)
+        return auth_security(&login->auth, &login->keys, login->pdu.final, &login->out);
+    return auth_operational(&login->auth);
 }
 
 enum login_outcome login_request(struct login *login, const struct pdu *pdu)
@@ -97,32 +116,35 @@ enum login_outcome login_request(struct login *login, const struct pdu *pdu)
     login->pdu = *pdu;
     enum login_status status = header_check(login, pdu);
     if (status != LOGIN_OK)
-        return login_refuse(login, status);
-    if (login->out.len > 0) /* a long answer is being fetched: nothing else may be said meanwhile */
-        return pdu->data_len == 0 ? reply_next(login) : login_refuse(login, LOGIN_INITIATOR_ERROR);
+        return login_refuse(login, status, "a field of the header cannot be, here");
+    if (login->out.len > 0 && pdu->data_len > 0)
+        return login_refuse(login, LOGIN_INITIATOR_ERROR, "it talks while an answer is being fetched");
+    if (login->out.len > 0)
+        return reply_next(login);
     if (pdu->more)
         return reply_next(login);
 
     unsigned phase = login->stage == STAGE_SECURITY ? PHASE_SECURITY : PHASE_OPERATIONAL;
-    status = keys_status(keys_negotiate(&login->keys, phase, login->text, login->text_len, &login->out));
+    const char *why = keys_why(keys_negotiate(&login->keys, phase, login->text, login->text_len, &login->out));
     login->text_len = 0;
-    if (status != LOGIN_OK)
-        return login_refuse(login, status);
+    if (why != NULL)
+        return login_refuse(login, LOGIN_INITIATOR_ERROR, why);
     if (login->named)
-        return stage_done(login);
-    return names_given(login) ? LOGIN_FIND_TARGET : login_refuse(login, LOGIN_MISSING);
+        return authenticate(login) ? stage_done(login) : login_refuse(login, LOGIN_AUTH_FAILED, login->auth.why);
+    return names_given(login) ? LOGIN_FIND_TARGET : login_refuse(login, LOGIN_MISSING, "a name is missing");
 }
 
-enum login_outcome login_resume(struct login *login, enum login_status status, const char *alias)
+enum login_outcome login_resume(struct login *login, const struct login_grant *grant)
 {
     ASSERT(!login->named);
     login->named = true;
-    if (status != LOGIN_OK)
-        return login_refuse(login, status);
+    auth_init(&login->auth, grant->access, login->keys.initiator, grant->peer, grant->draws);
+    if (!authenticate(login))
+        return login_refuse(login, LOGIN_AUTH_FAILED, login->auth.why);
     if (!login_discovery(login)) { /* 13.9: the tag stands in the first answer to a complete request */
         text_pair(&login->out, "TargetPortalGroupTag", "1");
-        if (alias != NULL && alias[0] != '\0')
-            text_pair(&login->out, "TargetAlias", alias);
+        if (grant->alias != NULL && grant->alias[0] != '\0')
+            text_pair(&login->out, "TargetAlias", grant->alias);
     }
     return stage_done(login);
 }

@@ -10,13 +10,13 @@
  *
  * The connection appends each request's text to `text`, calls login_request() and does what it says. When the first
  * complete request has named initiator and target, LOGIN_FIND_TARGET asks for the answer to "may it?"; login_resume()
- * brings it, from whatever loop the connection is on by then. Authentication is a matter of the security stage: a
- * method would add its keys to the table in keys.c and its steps to `stage_done` in login.c.
+ * brings it, from whatever loop the connection is on by then. Who must authenticate himself does so in the security
+ * stage (auth.h), which is not left before.
  */
 #ifndef TARGET_ISCSI_LOGIN_H
 #define TARGET_ISCSI_LOGIN_H
 
-#include "target/iscsi/keys.h"
+#include "target/iscsi/auth.h"
 #include "target/iscsi/pdu.h"
 
 /* Status class and detail: 11.13.5. */
@@ -24,6 +24,7 @@ enum login_status {
     LOGIN_OK = 0x0000,
     LOGIN_INITIATOR_ERROR = 0x0200,
     LOGIN_AUTH_FAILED = 0x0201,
+    LOGIN_FORBIDDEN = 0x0202,
     LOGIN_NO_TARGET = 0x0203,
     LOGIN_BAD_VERSION = 0x0205,
     LOGIN_TOO_MANY = 0x0206,
@@ -42,8 +43,17 @@ enum login_outcome {
     LOGIN_REJECT,      /* send the reply, then close */
 };
 
+/* Of a target, or of discovery, that was found. */
+struct login_grant {
+    const char *alias;                /* "" or NULL: none */
+    const struct access_list *access; /* lent for the whole login */
+    const char *peer;                 /* as is the address */
+    uint64_t draws[CHAP_DRAWS];       /* random */
+};
+
 struct login {
     struct negotiation keys;
+    struct auth auth;
     char *text; /* lent by the connection: TEXT_MAX bytes */
     uint32_t text_len;
     char *answers; /* lent: TEXT_REPLY_MAX bytes */
@@ -59,6 +69,7 @@ struct login {
 
     /* The reply. */
     enum login_status status;
+    const char *why; /* not LOGIN_OK: a sentence for the log */
     bool transit, more;
     uint8_t csg, nsg;
     const char *reply_text;
@@ -67,10 +78,10 @@ struct login {
 
 void login_init(struct login *login, char *text, char *answers);
 enum login_outcome login_request(struct login *login, const struct pdu *pdu);
-/* After LOGIN_FIND_TARGET. `alias` may be NULL. */
-enum login_outcome login_resume(struct login *login, enum login_status status, const char *alias);
-/* A request that broke a rule outside this machine, e.g. too much text. */
-enum login_outcome login_refuse(struct login *login, enum login_status status);
+/* After LOGIN_FIND_TARGET, if it may. */
+enum login_outcome login_resume(struct login *login, const struct login_grant *grant);
+/* If it may not; and at any time for a request that broke a rule outside this machine, e.g. too much text. */
+enum login_outcome login_refuse(struct login *login, enum login_status status, const char *why);
 void login_encode(const struct login *login, uint8_t bhs[PDU_BHS_BYTES]);
 bool login_discovery(const struct login *login);
 

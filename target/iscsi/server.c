@@ -38,6 +38,8 @@ struct iscsi_server {
     char portals[PORTALS_MAX][ADDRESS_MAX];
     uint32_t portal_count; /* grows after its entry is complete: other loops read it */
     bool draining;
+    struct access_list *access; /* of discovery */
+    struct refusals refusals;
     struct timer grace;
     struct task *drained;
 };
@@ -104,8 +106,10 @@ void iscsi_server_destroy(struct iscsi_server *server)
     struct iscsi_target *target;
     while ((target = TAILQ_FIRST(&server->targets)) != NULL) {
         TAILQ_REMOVE(&server->targets, target, link);
+        access_release(target->access);
         free(target);
     }
+    access_release(server->access);
     timer_stop(server->loop, &server->grace);
     free(server);
 }
@@ -160,19 +164,30 @@ static void order_there(struct task *task);
 static void gone_back(struct task *task);
 static void arrived(struct task *task);
 
-/*
- * The limit counts sessions, and not those about to be replaced (server_find_target); connections that have not got as
- * far may be as many again, and are short-lived.
- */
-static uint32_t connections_max(const struct iscsi_server *server)
+/* Whoever does not get through the login takes no place from those who have. NULL: there is room for one more. */
+static const char *half_open_full(const struct iscsi_server *server, const char *peer)
 {
-    return server->limits.connections * 2 + 8;
+    uint32_t all = 0, same = 0;
+    const struct connection *conn;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    {
+        if (__atomic_load_n(&conn->logged_in, __ATOMIC_RELAXED))
+            continue;
+        all++;
+        same += access_same_host(conn->peer, peer);
+    }
+    if (all >= server->limits.half_open)
+        return "too many logins are under way";
+    return same >= server->limits.half_open_per_host ? "too many logins of its address are under way" : NULL;
 }
 
 void iscsi_conn_open(struct iscsi_server *server, struct stream *stream)
 {
-    bool room = !server->draining && server->connection_count < connections_max(server);
+    const char *full = server->draining ? NULL : half_open_full(server, stream->peer);
+    bool room = !server->draining && full == NULL;
     struct connection *conn = room ? connection_create(server, stream) : NULL;
+    if (full != NULL)
+        refusal_tell(&server->refusals, loop_now_ns(server->loop), stream->peer, "", "", 0, full);
     if (conn == NULL) {
         stream_close(stream);
         return;
@@ -227,23 +242,20 @@ static bool same_port(const struct connection *a, const struct connection *b)
 
 static void order_send(struct connection *conn, enum order order, uint64_t grace_ns);
 
-/* Sessions but this one, and but those it replaces. An unnamed discovery session replaces its like at the same portal.
- */
-static uint32_t sessions_count(struct connection *conn, bool discovery)
+/* 7.4.2: an unnamed discovery session replaces its like at the same portal only. */
+static bool replaces(const struct connection *conn, const struct connection *other)
+{
+    bool same = other != conn && other->registered && other->target == conn->target && same_port(other, conn);
+    return same && (conn->target != NULL || strcmp(other->local, conn->local) == 0);
+}
+
+/* Sessions but this one, and but those it will replace. Logins under way have a limit of their own. */
+static uint32_t sessions_count(const struct connection *conn)
 {
     uint32_t count = 0;
-    struct connection *other;
+    const struct connection *other;
     TAILQ_FOREACH(other, &conn->server->connections, server_link)
-    {
-        if (other == conn || !other->registered)
-            continue;
-        if (other->target != conn->target || !same_port(other, conn)) {
-            count++;
-            continue;
-        }
-        if (discovery && strcmp(other->local, conn->local) == 0)
-            order_send(other, ORDER_CUT, 0);
-    }
+    count += other != conn && __atomic_load_n(&other->logged_in, __ATOMIC_RELAXED) && !replaces(conn, other);
     return count;
 }
 
@@ -254,44 +266,66 @@ static void port_settle(struct connection *conn)
     memcpy(conn->port.isid, conn->login.isid, sizeof conn->port.isid);
 }
 
-static enum login_status session_admit(struct connection *conn)
+static enum login_status session_admit(struct connection *conn, const char **why)
 {
+    struct iscsi_server *server = conn->server;
     bool discovery = login_discovery(&conn->login);
     port_settle(conn);
-    conn->target = discovery ? NULL : target_find(conn->server, conn->login.keys.target);
+    conn->target = discovery ? NULL : target_find(server, conn->login.keys.target);
+    *why = "there is no such target";
     if (!discovery && conn->target == NULL)
         return LOGIN_NO_TARGET;
+    *why = "no rule of the access list speaks for it";
+    conn->access = access_hold(discovery ? server->access : conn->target->access);
+    if (!access_admits(conn->access, conn->port.name, conn->peer))
+        return LOGIN_FORBIDDEN;
+    *why = "a discovery session has no second connection";
     if (discovery && conn->login.tsih != 0)
         return LOGIN_NO_SESSION;
-    if (conn->server->draining || sessions_count(conn, discovery) >= conn->server->limits.connections)
+    *why = server->draining ? "the target is being stopped" : "there are as many sessions as may be";
+    if (server->draining || sessions_count(conn) >= server->limits.connections)
         return LOGIN_OUT_OF_RESOURCES;
     conn->registered = true;
     return LOGIN_OK;
 }
 
 /* 6.3.1, on the target's loop: a TSIH must name a session; and that has all the connections it may have. */
-static enum login_status tsih_check(const struct connection *conn)
+static enum login_status tsih_check(const struct connection *conn, const char **why)
 {
     const struct connection *other;
-    if (conn->login.tsih == 0)
+    if (conn->target == NULL || conn->login.tsih == 0)
         return LOGIN_OK;
+    *why = "its session has all the connections it may have";
     TAILQ_FOREACH(other, &conn->target->sessions, session_link)
     if (other->session->tsih == conn->login.tsih && same_port(other, conn))
         return LOGIN_TOO_MANY;
+    *why = "it has no such session";
     return LOGIN_NO_SESSION;
 }
 
 static void login_continue(struct connection *conn)
 {
-    connection_login_go(conn, login_resume(&conn->login, tsih_check(conn), conn->target->alias));
+    struct login *login = &conn->login;
+    struct login_grant grant = {.access = conn->access, .peer = conn->peer};
+    const char *why;
+    enum login_status status = tsih_check(conn, &why);
+    if (status != LOGIN_OK) {
+        connection_login_go(conn, login_refuse(login, status, why));
+        return;
+    }
+    grant.alias = conn->target != NULL ? conn->target->alias : NULL;
+    for (unsigned i = 0; i < CHAP_DRAWS; i++)
+        grant.draws[i] = loop_random(conn->loop);
+    connection_login_go(conn, login_resume(login, &grant));
 }
 
 void server_find_target(struct connection *conn)
 {
-    enum login_status status = session_admit(conn);
-    if (status != LOGIN_OK || conn->target == NULL) {
-        connection_login_go(conn, login_resume(&conn->login, status, NULL));
-    } else if (conn->target->loop == conn->loop) {
+    const char *why;
+    enum login_status status = session_admit(conn, &why);
+    if (status != LOGIN_OK) {
+        connection_login_go(conn, login_refuse(&conn->login, status, why));
+    } else if (conn->target == NULL || conn->target->loop == conn->loop) {
         login_continue(conn);
     } else {
         conn->move_wanted = true; /* when what is in line has left: server_ready_to_move */
@@ -364,12 +398,26 @@ static bool nexus_make(struct connection *conn)
     conn->session->nexus = scsi_nexus_create(target->scsi, name);
     if (conn->session->nexus == NULL)
         return false;
+    const struct access_rule *rule = conn->login.auth.rule;
+    if (rule != NULL && rule->viewed)
+        scsi_nexus_set_view(conn->session->nexus, &rule->view);
     while (tsih_used(target, ++target->last_tsih))
         ;
     conn->session->tsih = target->last_tsih;
     TAILQ_INSERT_TAIL(&target->sessions, conn, session_link);
     conn->in_target = true;
     return true;
+}
+
+/* On the server's loop. */
+static void discovery_begin(struct connection *conn)
+{
+    struct iscsi_server *server = conn->server;
+    struct connection *other;
+    conn->session->tsih = server->last_tsih += server->last_tsih == UINT16_MAX ? 2 : 1;
+    TAILQ_FOREACH(other, &server->connections, server_link)
+    if (replaces(conn, other))
+        order_send(other, ORDER_CUT, 0);
 }
 
 enum login_status server_session_begin(struct connection *conn)
@@ -386,7 +434,7 @@ enum login_status server_session_begin(struct connection *conn)
         return LOGIN_OUT_OF_RESOURCES;
     }
     if (discovery)
-        conn->session->tsih = server->last_tsih += server->last_tsih == UINT16_MAX ? 2 : 1;
+        discovery_begin(conn);
     conn->login.tsih = conn->session->tsih;
     return LOGIN_OK;
 }
@@ -397,6 +445,16 @@ void server_session_end(struct connection *conn)
         return;
     conn->in_target = false;
     TAILQ_REMOVE(&conn->target->sessions, conn, session_link);
+}
+
+/* On whichever loop its login is. */
+void server_refused(struct connection *conn)
+{
+    struct iscsi_target *target = conn->target;
+    bool there = target != NULL && conn->loop == target->loop;
+    const char *discovery = login_discovery(&conn->login) ? "discovery" : conn->login.keys.target;
+    refusal_tell(there ? &target->refusals : &conn->server->refusals, loop_now_ns(conn->loop), conn->peer,
+                 conn->login.keys.initiator, discovery, conn->login.status, conn->login.why);
 }
 
 /* --- SendTargets --- */
@@ -426,7 +484,10 @@ static void list_target(struct connection *conn, const struct iscsi_target *targ
             list_address(out, server->portals[i]);
 }
 
-/* In a normal session only its own target may be asked for; the table of all is for the server's loop. */
+/*
+ * In a normal session only its own target may be asked for. The table of all is for the server's loop; of it an initiator
+ * is told what it may use.
+ */
 void server_list_targets(struct connection *conn, const char *name, struct text_out *out)
 {
     const struct iscsi_target *target;
@@ -435,7 +496,7 @@ void server_list_targets(struct connection *conn, const char *name, struct text_
         return;
     }
     TAILQ_FOREACH(target, &conn->server->targets, link)
-    if (name == NULL || strcmp(target->name, name) == 0)
+    if ((name == NULL || strcmp(target->name, name) == 0) && access_admits(target->access, conn->port.name, conn->peer))
         list_target(conn, target, out);
 }
 
@@ -493,6 +554,44 @@ void iscsi_server_drain(struct iscsi_server *server, uint64_t grace_ns, struct t
     timer_start(server->loop, &server->grace, grace_ns);
 }
 
+/* --- access --- */
+
+/* Those who have just been told something else by the new list log in again, and then it holds. */
+static void end_sessions(struct iscsi_server *server, const struct iscsi_target *target,
+                         const struct access_list *access)
+{
+    struct connection *conn;
+    unsigned count = 0;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    if (conn->registered && conn->target == target && !access_same(conn->access, access, conn->port.name, conn->peer)) {
+        order_send(conn, ORDER_CUT, 0);
+        count++;
+    }
+    if (count > 0)
+        log_notice("iSCSI: %u session%s of %s end%s: the access list says something else of them", count,
+                   count == 1 ? "" : "s", target != NULL ? target->name : "discovery", count == 1 ? "s" : "");
+}
+
+int iscsi_server_set_access(struct iscsi_server *server, const char *target_name, const struct iscsi_rule *rules,
+                            unsigned count)
+{
+    struct iscsi_target *target = target_name != NULL ? target_find(server, target_name) : NULL;
+    if (target_name != NULL && target == NULL)
+        return -ENOENT;
+    for (unsigned i = 0; rules != NULL && i < count; i++)
+        for (unsigned j = 0; j < rules[i].address_count; j++)
+            if (!iscsi_network_valid(rules[i].addresses[j]))
+                return -EINVAL;
+    struct access_list *access = rules != NULL ? access_create(rules, count) : NULL;
+    if (rules != NULL && access == NULL)
+        return -ENOMEM;
+    struct access_list **place = target != NULL ? &target->access : &server->access;
+    access_release(*place);
+    *place = access;
+    end_sessions(server, target, access);
+    return 0;
+}
+
 /* --- what there is to see --- */
 
 uint32_t iscsi_server_connections(const struct iscsi_server *server)
@@ -504,7 +603,7 @@ static void info_fill(const struct connection *conn, struct iscsi_session_info *
 {
     *out = (struct iscsi_session_info){.header_digest = __atomic_load_n(&conn->header_digest, __ATOMIC_RELAXED),
                                        .data_digest = __atomic_load_n(&conn->data_digest, __ATOMIC_RELAXED)};
-    text_format(out->initiator, sizeof out->initiator, "%s", conn->registered ? conn->port.name : "");
+    name_for_people(out->initiator, sizeof out->initiator, conn->registered ? conn->port.name : "");
     text_format(out->target, sizeof out->target, "%s", conn->target != NULL ? conn->target->name : "");
     text_format(out->peer, sizeof out->peer, "%s", conn->peer);
     text_format(out->phase, sizeof out->phase, "%s", __atomic_load_n(&conn->phase_name, __ATOMIC_RELAXED));

@@ -24,12 +24,22 @@ enum {
 };
 enum { COMPLETE = 0, NO_TASK = 1, NO_LUN = 2, NO_REASSIGN = 4, NOT_SUPPORTED = 5 };
 
-/* May `cmd` be swept away by the request `task`? 4.2.3.2: those issued before it, by the order of CmdSN. */
+/* Two sessions may have different numbers for one LU, so LUNs here are the target's own: scsi_nexus_resolve(). */
+static bool is_for(const struct command *cmd, const uint8_t *lun)
+{
+    uint8_t own[8];
+    return scsi_nexus_resolve(cmd->conn->session->nexus, cmd->pdu.lun, own) && memcmp(own, lun, sizeof own) == 0;
+}
+
+/*
+ * May `cmd` be swept away by the request `task`? 4.2.3.2: those issued before it, by the order of CmdSN. `lun` NULL: of
+ * all LUs.
+ */
 static bool covered(const struct command *cmd, const struct command *task, const uint8_t *lun)
 {
     if (cmd == task || cmd->pdu.opcode != PDU_COMMAND)
         return false;
-    if (lun != NULL && memcmp(cmd->pdu.lun, lun, sizeof cmd->pdu.lun) != 0)
+    if (lun != NULL && !is_for(cmd, lun))
         return false;
     bool own = cmd->conn == task->conn;
     return !own || cmd->pdu.immediate || serial_less(cmd->pdu.cmd_sn, task->pdu.cmd_sn);
@@ -62,8 +72,9 @@ static void sweep_all(const struct command *task, const uint8_t *lun, bool atten
 }
 
 /* 11.6.1. */
-static uint8_t abort_task(struct command *task)
+static uint8_t abort_task(struct command *task, const uint8_t *lun)
 {
+    (void)lun;
     struct session *session = task->conn->session;
     const struct pdu *pdu = &task->pdu;
     struct command *cmd = session_find(session, pdu->task.ref_itt);
@@ -78,37 +89,38 @@ static uint8_t abort_task(struct command *task)
     return COMPLETE;
 }
 
-static uint8_t abort_task_set(struct command *task)
+static uint8_t abort_task_set(struct command *task, const uint8_t *lun)
 {
-    sweep(task->conn->session, task, task->pdu.lun);
+    sweep(task->conn->session, task, lun);
     return COMPLETE;
 }
 
-static uint8_t clear_task_set(struct command *task)
+static uint8_t clear_task_set(struct command *task, const uint8_t *lun)
 {
-    sweep_all(task, task->pdu.lun, true);
+    sweep_all(task, lun, true);
     return COMPLETE;
 }
 
-static uint8_t lun_reset(struct command *task)
+static uint8_t lun_reset(struct command *task, const uint8_t *lun)
 {
-    sweep_all(task, task->pdu.lun, false);
-    scsi_lun_reset(task->conn->target->scsi, task->pdu.lun);
+    sweep_all(task, lun, false);
+    scsi_lun_reset(task->conn->target->scsi, lun);
     return COMPLETE;
 }
 
-static uint8_t warm_reset(struct command *task)
+static uint8_t warm_reset(struct command *task, const uint8_t *lun)
 {
+    (void)lun;
     sweep_all(task, NULL, false);
     scsi_target_reset(task->conn->target->scsi);
     return COMPLETE;
 }
 
 /* Ends all sessions: the others' now, this one's after its response. */
-static uint8_t cold_reset(struct command *task)
+static uint8_t cold_reset(struct command *task, const uint8_t *lun)
 {
     struct connection *conn = TAILQ_FIRST(&task->conn->target->sessions), *next;
-    warm_reset(task);
+    warm_reset(task, lun);
     for (; conn != NULL; conn = next) {
         next = TAILQ_NEXT(conn, session_link);
         if (conn != task->conn)
@@ -117,14 +129,14 @@ static uint8_t cold_reset(struct command *task)
     return COMPLETE;
 }
 
-static uint8_t reassign(struct command *task)
+static uint8_t reassign(struct command *task, const uint8_t *lun)
 {
-    (void)task;
+    (void)task, (void)lun;
     return NO_REASSIGN;
 }
 
 static const struct {
-    uint8_t (*run)(struct command *);
+    uint8_t (*run)(struct command *, const uint8_t *lun);
     bool needs_lun;
 } functions[] = {
     [ABORT_TASK] = {abort_task, true},
@@ -142,8 +154,9 @@ void task_run(struct command *cmd)
     struct connection *conn = cmd->conn;
     uint8_t function = cmd->pdu.task.function, response = NOT_SUPPORTED;
     if (function < ARRAY_LENGTH(functions) && functions[function].run != NULL) {
-        bool lun_missing = functions[function].needs_lun && !scsi_lun_exists(conn->target->scsi, cmd->pdu.lun);
-        response = lun_missing ? NO_LUN : functions[function].run(cmd);
+        uint8_t lun[8];
+        bool there = scsi_nexus_resolve(conn->session->nexus, cmd->pdu.lun, lun);
+        response = there || !functions[function].needs_lun ? functions[function].run(cmd, lun) : NO_LUN;
     }
     struct pdu_out out = {.opcode = PDU_TASK_RESPONSE, .flags = PDU_FINAL, .byte2 = response, .itt = cmd->pdu.itt};
     control_reply(cmd, &out, &(struct payload){0});

@@ -60,7 +60,7 @@ void scsi_mode_sense_run(struct scsi_task *task)
     uint32_t descriptor = put_descriptor(task, data + header);
     uint32_t len = header + descriptor;
     len += put_pages(task, data + len);
-    uint8_t device = (uint8_t)(DEVICE_DPOFUA | (scsi_lu_read_only(task->lu) ? DEVICE_WP : 0));
+    uint8_t device = (uint8_t)(DEVICE_DPOFUA | (scsi_task_read_only(task) ? DEVICE_WP : 0));
     if (is_ten(task)) {
         put_be16(data, (uint16_t)(len - 2));
         data[3] = device;

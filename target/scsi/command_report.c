@@ -19,13 +19,11 @@ bool scsi_report_luns_parse(struct scsi_task *task)
 void scsi_report_luns_run(struct scsi_task *task)
 {
     uint8_t data[8 + 8 * SCSI_LUNS_MAX] = {0};
-    const struct scsi_target *target = task->nexus->target;
     uint32_t len = 8;
     for (unsigned lun = 0; lun < SCSI_LUNS_MAX && task->cdb[2] != SELECT_WELL_KNOWN; lun++) {
-        if (target->lus[lun] == NULL)
-            continue;
         put_be16(data + len, (uint16_t)lun); /* peripheral addressing, bus 0 */
-        len += 8;
+        if (scsi_nexus_lu(task->nexus, data + len) != NULL)
+            len += 8;
     }
     put_be32(data, len - 8);
     scsi_attention_clear_luns(task->nexus);

@@ -82,14 +82,53 @@ static void device_event(struct blk_watcher *watcher, struct blkdev *dev, enum b
         lu->failed = event == BLK_EVENT_FAILED; /* degraded, too, is ready */
 }
 
-/* Peripheral (00b, bus 0) or flat (01b) addressing on the first level, nothing below: SAM-5 4.7.7. */
-struct scsi_lu *scsi_lu_find(const struct scsi_target *target, const uint8_t lun[8])
+/* Peripheral (00b, bus 0) or flat (01b) addressing on the first level, nothing below: SAM-5 4.7.7. -1: any other. */
+static int lun_number(const uint8_t lun[8])
 {
     unsigned method = lun[0] >> 6, number = get_be16(lun) & 0x3fff;
     bool below = get_be16(lun + 2) != 0 || get_be32(lun + 4) != 0;
-    if (method > 1 || below || number >= SCSI_LUNS_MAX)
-        return NULL;
-    return target->lus[number];
+    return method > 1 || below || number >= SCSI_LUNS_MAX ? -1 : (int)number;
+}
+
+struct scsi_lu *scsi_lu_find(const struct scsi_target *target, const uint8_t lun[8])
+{
+    int number = lun_number(lun);
+    return number >= 0 ? target->lus[number] : NULL;
+}
+
+/* The row of its view, as if it had one. */
+static uint16_t view_row(const struct scsi_nexus *nexus, const uint8_t lun[8])
+{
+    int number = lun_number(lun);
+    if (number < 0)
+        return SCSI_VIEW_NOTHING;
+    return nexus->view != NULL ? nexus->view->row[number] : (uint16_t)number;
+}
+
+struct scsi_lu *scsi_nexus_lu(const struct scsi_nexus *nexus, const uint8_t lun[8])
+{
+    uint16_t row = view_row(nexus, lun);
+    unsigned number = row & ~(unsigned)SCSI_VIEW_READ_ONLY;
+    return row != SCSI_VIEW_NOTHING && number < SCSI_LUNS_MAX ? nexus->target->lus[number] : NULL;
+}
+
+bool scsi_nexus_read_only(const struct scsi_nexus *nexus, const uint8_t lun[8])
+{
+    return (view_row(nexus, lun) & SCSI_VIEW_READ_ONLY) != 0;
+}
+
+void scsi_nexus_set_view(struct scsi_nexus *nexus, const struct scsi_view *view)
+{
+    nexus->view = view;
+}
+
+bool scsi_nexus_resolve(const struct scsi_nexus *nexus, const uint8_t lun[8], uint8_t own[8])
+{
+    const struct scsi_lu *lu = scsi_nexus_lu(nexus, lun);
+    memset(own, 0, 8);
+    if (lu != NULL)
+        put_be16(own, (uint16_t)lu->lun);
+    return lu != NULL;
 }
 
 bool scsi_lu_read_only(const struct scsi_lu *lu)
@@ -224,11 +263,6 @@ static void lu_reset(struct scsi_lu *lu, enum scsi_attention attention)
     lu->reserved_by = NULL;
     lu->mode = (struct scsi_mode){0};
     scsi_attention_raise(lu, attention, NULL);
-}
-
-bool scsi_lun_exists(const struct scsi_target *target, const uint8_t lun[8])
-{
-    return scsi_lu_find(target, lun) != NULL;
 }
 
 void scsi_lun_reset(struct scsi_target *target, const uint8_t lun[8])

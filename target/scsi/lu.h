@@ -58,6 +58,7 @@ struct scsi_lu {
 struct scsi_nexus {
     struct scsi_target *target;
     TAILQ_ENTRY(scsi_nexus) link;
+    const struct scsi_view *view;       /* NULL: all LUNs, as they are */
     uint32_t task_count;                /* running */
     uint16_t attentions[SCSI_LUNS_MAX]; /* a set of 1 << enum scsi_attention */
     char port_name[PORT_NAME_BYTES];
@@ -71,8 +72,11 @@ struct scsi_target {
     struct scsi_scratch *scratch;
 };
 
-/* The LU a wire LUN names, or NULL. */
+/* The LU that a LUN names at the target itself, or for a nexus. NULL: none. */
 struct scsi_lu *scsi_lu_find(const struct scsi_target *target, const uint8_t lun[8]);
+struct scsi_lu *scsi_nexus_lu(const struct scsi_nexus *nexus, const uint8_t lun[8]);
+/* Has its view this LUN read-only? */
+bool scsi_nexus_read_only(const struct scsi_nexus *nexus, const uint8_t lun[8]);
 
 /* Writing is refused: by the device, the configuration, or SWP of the control mode page. */
 bool scsi_lu_read_only(const struct scsi_lu *lu);

@@ -79,6 +79,18 @@ struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *por
 /* No task left. Reservations of the nexus end (SPC-2 reserve). */
 void scsi_nexus_destroy(struct scsi_nexus *nexus);
 
+/*
+ * What an initiator sees of a target: for each LUN it may use, the target's own LUN behind it, perhaps read-only. A
+ * nexus without a view sees all as it is. The view is lent, for as long as the nexus lives.
+ */
+enum { SCSI_VIEW_NOTHING = 0xffff, SCSI_VIEW_READ_ONLY = 0x8000 };
+struct scsi_view {
+    uint16_t row[SCSI_LUNS_MAX]; /* the target's LUN, with SCSI_VIEW_READ_ONLY or without; or SCSI_VIEW_NOTHING */
+};
+void scsi_nexus_set_view(struct scsi_nexus *nexus, const struct scsi_view *view);
+/* The LUN by which the target knows what the nexus calls `lun`; false: the nexus has no such LUN. */
+bool scsi_nexus_resolve(const struct scsi_nexus *nexus, const uint8_t lun[8], uint8_t own[8]);
+
 struct scsi_task {
     /* Set by the transport before scsi_task_parse(). */
     struct scsi_nexus *nexus;
@@ -133,8 +145,7 @@ void scsi_task_abort(struct scsi_task *task);
 /* Ends a task that never reached a LU, e.g. wrong amount of unsolicited data: sets CHECK CONDITION and sense. */
 void scsi_task_set_sense(struct scsi_task *task, uint8_t key, uint8_t asc, uint8_t ascq);
 
-/* LOGICAL UNIT RESET and target resets: unit attention 29/0x for every nexus. The transport aborts its tasks itself. */
-bool scsi_lun_exists(const struct scsi_target *target, const uint8_t lun[8]);
+/* By the target's own LUNs. LOGICAL UNIT RESET and target resets: unit attention 29/0x for every nexus. The transport aborts its tasks itself. */
 void scsi_lun_reset(struct scsi_target *target, const uint8_t lun[8]);
 void scsi_target_reset(struct scsi_target *target);
 /* Tasks of `nexus` were cleared by another nexus's CLEAR TASK SET: 2F/00. */

@@ -107,9 +107,14 @@ static bool lu_accepts(struct scsi_task *task)
     return false;
 }
 
+bool scsi_task_read_only(const struct scsi_task *task)
+{
+    return scsi_lu_read_only(task->lu) || scsi_nexus_read_only(task->nexus, task->lun);
+}
+
 static bool write_allowed(struct scsi_task *task)
 {
-    if (!(task->command->flags & COMMAND_WRITES) || !scsi_lu_read_only(task->lu))
+    if (!(task->command->flags & COMMAND_WRITES) || !scsi_task_read_only(task))
         return true;
     return scsi_task_refuse(task, task->lu->mode.software_write_protect ? &sense_software_protect : &sense_read_only);
 }
@@ -117,7 +122,7 @@ static bool write_allowed(struct scsi_task *task)
 bool scsi_task_parse(struct scsi_task *task)
 {
     task_reset(task);
-    task->lu = scsi_lu_find(task->nexus->target, task->lun);
+    task->lu = scsi_nexus_lu(task->nexus, task->lun);
     task->command = scsi_command_find(task->cdb, task->lu);
     bool without_lu = task->command != NULL && (task->command->flags & COMMAND_WITHOUT_LU);
     if (task->lu == NULL && !without_lu)

@@ -17,6 +17,9 @@ bool scsi_task_refuse(struct scsi_task *task, const struct scsi_sense *sense);
 /* The same with 5/24/00 for the field of the CDB that begins at this byte. */
 bool scsi_task_refuse_field(struct scsi_task *task, unsigned byte);
 
+/* Writing is refused, to this nexus or to all. */
+bool scsi_task_read_only(const struct scsi_task *task);
+
 /* One block request. Pages as core/blkdev.h wants them; NULL for operations without data. */
 void scsi_task_submit(struct scsi_task *task, enum blk_op op, unsigned flags, uint64_t off, uint64_t len,
                       struct page **pages);

@@ -51,6 +51,8 @@ static void quiet(enum log_level level, const char *line)
 static void fuzz_begin(struct fuzz *f)
 {
     static const struct iscsi_limits limits = {.connections = 4,
+                                               .half_open = 4,
+                                               .half_open_per_host = 4,
                                                .commands = 16,
                                                .login_ns = 1000000000,
                                                .nop_interval_ns = 1000000000,

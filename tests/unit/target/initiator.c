@@ -19,6 +19,8 @@ struct ini_rig *ini_rig_make(uint32_t pages, struct iscsi_limits limits)
     limits.connections = limits.connections ? limits.connections : 16;
     limits.commands = limits.commands ? limits.commands : 32;
     limits.login_ns = limits.login_ns ? limits.login_ns : 15000000000ull;
+    limits.half_open = limits.half_open ? limits.half_open : 10;
+    limits.half_open_per_host = limits.half_open_per_host ? limits.half_open_per_host : 10;
     rig->limits = limits;
     rig->t = testloop_create(pages + SCSI_SCRATCH_PAGES, 5);
     rig->scsi = scsi_target_create(&rig->t->loop, INI_TARGET);

@@ -9,6 +9,7 @@
 
 #define NAMES "InitiatorName=iqn.2026-11.org.example:i|TargetName=iqn.2026-11.org.example:t|"
 #define TPGT  "TargetPortalGroupTag=1|"
+#define PEER  "192.0.2.9:1000"
 #define OURS  "MaxRecvDataSegmentLength=262144|"
 
 enum { T = 0x80, C = 0x40, SEC = 0, OP = 4, TO_OP = 1, TO_FULL = 3 }; /* bits of the flags byte */
@@ -53,7 +54,7 @@ static enum login_outcome request(struct rig *rig, unsigned flags, const char *t
 static enum login_outcome exchange(struct rig *rig, unsigned flags, const char *text)
 {
     enum login_outcome outcome = request(rig, flags, text);
-    return outcome == LOGIN_FIND_TARGET ? login_resume(&rig->login, LOGIN_OK, NULL) : outcome;
+    return outcome == LOGIN_FIND_TARGET ? login_resume(&rig->login, &(struct login_grant){.peer = PEER}) : outcome;
 }
 
 static const char *reply(const struct rig *rig)
@@ -228,7 +229,7 @@ Test(iscsi_login, the_header_must_stay_the_same_and_the_version_fit)
         if (i == 4) {
             cr_expect(outcome == LOGIN_REJECT && rig.login.status == LOGIN_BAD_VERSION);
         } else {
-            login_resume(&rig.login, LOGIN_OK, NULL);
+            login_resume(&rig.login, &(struct login_grant){.peer = PEER});
             pdu.itt += i == 0;
             pdu.login.cid += i == 1;
             pdu.login.tsih += i == 2;
@@ -254,7 +255,7 @@ Test(iscsi_login, a_long_answer_is_fetched_in_pieces)
     }
     enum login_outcome outcome = LOGIN_REPLY;
     cr_assert_eq(request_bytes(&rig, T | OP | TO_FULL, text, len), LOGIN_FIND_TARGET);
-    outcome = login_resume(&rig.login, LOGIN_OK, "alias");
+    outcome = login_resume(&rig.login, &(struct login_grant){.alias = "alias", .peer = PEER});
     for (unsigned i = 0; i < 10 && outcome == LOGIN_REPLY; i++) {
         cr_expect(rig.login.more && !rig.login.transit && rig.login.reply_len == MAX_RECV_DEFAULT);
         answers += rig.login.reply_len;
@@ -278,7 +279,7 @@ Test(iscsi_login, the_reply_carries_stages_names_and_status)
     rig.login.tsih = 0x1234;
     login_encode(&rig.login, bhs);
     cr_expect(bhs[1] == 0x87 && bhs[14] == 0x12 && bhs[15] == 0x34);
-    login_refuse(&rig.login, LOGIN_NO_TARGET);
+    login_refuse(&rig.login, LOGIN_NO_TARGET, "");
     login_encode(&rig.login, bhs);
     cr_expect(bhs[36] == 2 && bhs[37] == 3 && (bhs[1] & 0x80) == 0);
     rig_drop(&rig);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/bytes.h"
+#include "target/scsi/lu.h"
 #include "target/scsi/vpd.h"
 #include "tests/unit/target/scsi_rig.h"
 
@@ -67,7 +68,7 @@ Test(scsi_inquiry, luns_that_do_not_exist)
     static const uint8_t luns[][8] = {{0, 1},       {0x40, 1}, {0xc1, 0x01},
                                       {0, 0, 0, 1}, {0x3f, 0}, {0, 0, 0, 0, 0, 0, 0, 1}};
     for (unsigned i = 0; i < sizeof luns / 8; i++) {
-        cr_expect_not(scsi_lun_exists(rig->target, luns[i]), "lun %u", i);
+        cr_expect_null(scsi_nexus_lu(rig->a, luns[i]), "lun %u", i);
         cr_expect_str_eq(rig_outcome(at_lun(rig, luns[i], CDB(0x00))), "5/25/00", "lun %u", i);
         cr_expect_str_eq(rig_outcome(at_lun(rig, luns[i], CDB(0x28))), "5/25/00", "lun %u", i);
         cr_expect_str_eq(rig_outcome(at_lun(rig, luns[i], CDB(0xff))), "5/25/00", "lun %u", i);
@@ -75,8 +76,8 @@ Test(scsi_inquiry, luns_that_do_not_exist)
         cr_expect_str_eq(rig_outcome(at_lun(rig, luns[i], CDB(0x12, 0, 0, 0, 96))), "good", "lun %u", i);
         cr_expect_str_eq(rig_outcome(at_lun(rig, luns[i], CDB(0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0))), "good", "%u", i);
     }
-    cr_expect(scsi_lun_exists(rig->target, (const uint8_t[8]){0}));
-    cr_expect(scsi_lun_exists(rig->target, (const uint8_t[8]){0x40, 0}), "flat addressing");
+    cr_expect_not_null(scsi_nexus_lu(rig->a, (const uint8_t[8]){0}));
+    cr_expect_not_null(scsi_nexus_lu(rig->a, (const uint8_t[8]){0x40, 0}), "flat addressing");
     rig_destroy(rig);
 }
 

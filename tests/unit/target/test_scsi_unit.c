@@ -6,6 +6,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "target/scsi/command_table.h"
+#include "target/scsi/lu.h"
 #include "target/scsi/sense.h"
 #include "tests/unit/target/scsi_rig.h"
 
@@ -90,7 +91,7 @@ Test(scsi_unit, a_lun_added_later_is_told_on_the_others_until_report_luns)
     cr_expect_eq(get_be64(reply->data + 8), 0);
     cr_expect_arr_eq(reply->data + 16, lun7, 8);
     cr_expect_str_eq(ready(rig, rig->b), "good", "REPORT LUNS has told");
-    cr_expect(scsi_lun_exists(rig->target, lun7));
+    cr_expect_not_null(scsi_nexus_lu(rig->a, lun7));
     scsi_nexus_destroy(rig->a);
     scsi_nexus_destroy(rig->b);
     rig->a = rig->b = NULL;

@@ -1,0 +1,251 @@
+/* Access lists: see access.h. */
+#include "target/iscsi/access.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "target/iscsi/chap.h"
+
+/* --- names --- */
+
+static char folded(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* When something does not fit behind a '*', that star takes one character more: only the last star is ever tried again,
+ * so the time is at most the product of the lengths. */
+bool access_pattern_fits(const char *pattern, const char *name)
+{
+    const char *star = NULL, *taken = NULL;
+    while (*name != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            taken = name;
+        } else if (*pattern != '\0' && (*pattern == '?' || folded(*pattern) == folded(*name))) {
+            pattern++;
+            name++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            name = ++taken;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*')
+        pattern++;
+    return *pattern == '\0';
+}
+
+/* --- addresses --- */
+
+enum { ADDRESS_BITS = 128, V4_BITS = 32, ADDRESS_TEXT = 64 };
+
+/* `text` of `len` bytes: an IPv4 or IPv6 address. False: neither. */
+static bool parse_address(const char *text, size_t len, uint8_t out[16], bool *v4)
+{
+    char address[ADDRESS_TEXT];
+    if (len >= sizeof address)
+        return false;
+    memcpy(address, text, len);
+    address[len] = '\0';
+    memset(out, 0, 10);
+    memset(out + 10, 0xff, 2);
+    *v4 = inet_pton(AF_INET, address, out + 12) == 1;
+    return *v4 || inet_pton(AF_INET6, address, out) == 1;
+}
+
+static bool parse_network(const char *text, struct access_network *out)
+{
+    size_t len = strcspn(text, "/");
+    bool v4;
+    if (!parse_address(text, len, out->bytes, &v4))
+        return false;
+    unsigned most = v4 ? V4_BITS : ADDRESS_BITS, bits = 0;
+    const char *digit = text + len + 1;
+    if (text[len] == '\0') {
+        out->bits = ADDRESS_BITS;
+        return true;
+    }
+    for (; *digit >= '0' && *digit <= '9' && bits <= most; digit++)
+        bits = bits * 10 + (unsigned)(*digit - '0');
+    out->bits = ADDRESS_BITS - most + bits;
+    return *digit == '\0' && digit[-1] != '/' && bits <= most;
+}
+
+bool iscsi_network_valid(const char *text)
+{
+    struct access_network network;
+    return parse_network(text, &network);
+}
+
+/* "192.0.2.1:40312", "[2001:db8::1]:3260". */
+static bool parse_peer(const char *peer, uint8_t out[16])
+{
+    const char *end = peer[0] == '[' ? strchr(peer, ']') : strchr(peer, ':');
+    bool v4;
+    peer += peer[0] == '[';
+    return end != NULL && parse_address(peer, (size_t)(end - peer), out, &v4);
+}
+
+static bool lies_in(const uint8_t address[16], const struct access_network *network)
+{
+    unsigned whole = network->bits / 8, rest = network->bits % 8;
+    if (memcmp(address, network->bytes, whole) != 0)
+        return false;
+    return rest == 0 || ((address[whole] ^ network->bytes[whole]) >> (8 - rest)) == 0;
+}
+
+bool access_same_host(const char *peer, const char *other)
+{
+    uint8_t a[16], b[16];
+    return parse_peer(peer, a) && parse_peer(other, b) && memcmp(a, b, sizeof a) == 0;
+}
+
+/* --- rules --- */
+
+static bool speaks_for(const struct access_rule *rule, const char *initiator, const char *peer)
+{
+    uint8_t address[16];
+    bool name = rule->pattern_count == 0, place = rule->network_count == 0;
+    for (unsigned i = 0; i < rule->pattern_count && !name; i++)
+        name = access_pattern_fits(rule->patterns[i], initiator);
+    bool known = !place && parse_peer(peer, address);
+    for (unsigned i = 0; i < rule->network_count && known && !place; i++)
+        place = lies_in(address, &rule->networks[i]);
+    return name && place;
+}
+
+const struct access_rule *access_next(const struct access_list *list, const struct access_rule *after,
+                                      const char *initiator, const char *peer)
+{
+    const struct access_rule *rule = after != NULL ? after + 1 : list->rules;
+    for (; rule < list->rules + list->count; rule++)
+        if (speaks_for(rule, initiator, peer))
+            return rule;
+    return NULL;
+}
+
+bool access_admits(const struct access_list *list, const char *initiator, const char *peer)
+{
+    return list == NULL || access_next(list, NULL, initiator, peer) != NULL;
+}
+
+static bool text_same(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* In what it asks for and gives; whom else it speaks for does not matter. */
+static bool rule_same(const struct access_rule *a, const struct access_rule *b)
+{
+    return text_same(a->user, b->user) && text_same(a->secret, b->secret) &&
+           text_same(a->target_user, b->target_user) && text_same(a->target_secret, b->target_secret) &&
+           a->viewed == b->viewed && (!a->viewed || memcmp(&a->view, &b->view, sizeof a->view) == 0);
+}
+
+bool access_same(const struct access_list *a, const struct access_list *b, const char *initiator, const char *peer)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    const struct access_rule *in_a = NULL, *in_b = NULL;
+    do {
+        in_a = access_next(a, in_a, initiator, peer);
+        in_b = access_next(b, in_b, initiator, peer);
+    } while (in_a != NULL && in_b != NULL && rule_same(in_a, in_b));
+    return in_a == NULL && in_b == NULL;
+}
+
+/* --- life --- */
+
+static void secret_free(char *secret)
+{
+    if (secret != NULL)
+        chap_wipe(secret, strlen(secret));
+    free(secret);
+}
+
+static void rule_free(struct access_rule *rule)
+{
+    for (unsigned i = 0; i < rule->pattern_count; i++)
+        free(rule->patterns[i]);
+    free(rule->patterns);
+    free(rule->networks);
+    free(rule->name);
+    free(rule->user);
+    free(rule->target_user);
+    secret_free(rule->secret);
+    secret_free(rule->target_secret);
+}
+
+static bool copy_text(char **to, const char *from)
+{
+    *to = from != NULL ? strdup(from) : NULL;
+    return from == NULL || *to != NULL;
+}
+
+static bool copy_patterns(struct access_rule *rule, const struct iscsi_rule *from)
+{
+    rule->patterns = calloc(MAX(from->initiator_count, 1u), sizeof *rule->patterns);
+    bool good = rule->patterns != NULL;
+    for (unsigned i = 0; i < from->initiator_count && good; i++) {
+        good = copy_text(&rule->patterns[i], from->initiators[i]);
+        rule->pattern_count += good;
+    }
+    return good;
+}
+
+static bool copy_networks(struct access_rule *rule, const struct iscsi_rule *from)
+{
+    rule->networks = calloc(MAX(from->address_count, 1u), sizeof *rule->networks);
+    bool good = rule->networks != NULL;
+    for (unsigned i = 0; i < from->address_count && good; i++)
+        good = parse_network(from->addresses[i], &rule->networks[i]);
+    rule->network_count = from->address_count;
+    return good;
+}
+
+static bool rule_copy(struct access_rule *rule, const struct iscsi_rule *from)
+{
+    rule->viewed = from->view != NULL;
+    if (rule->viewed)
+        rule->view = *from->view;
+    return copy_patterns(rule, from) && copy_networks(rule, from) && copy_text(&rule->name, from->name) &&
+           copy_text(&rule->user, from->user) && copy_text(&rule->secret, from->secret) &&
+           copy_text(&rule->target_user, from->target_user) && copy_text(&rule->target_secret, from->target_secret);
+}
+
+struct access_list *access_create(const struct iscsi_rule *rules, unsigned count)
+{
+    struct access_list *list = calloc(1, sizeof *list + count * sizeof list->rules[0]);
+    if (list == NULL)
+        return NULL;
+    list->holders = 1;
+    list->count = count;
+    bool good = true;
+    for (unsigned i = 0; i < count; i++)
+        good = rule_copy(&list->rules[i], &rules[i]) && good;
+    if (good)
+        return list;
+    access_release(list);
+    return NULL;
+}
+
+struct access_list *access_hold(struct access_list *list)
+{
+    if (list != NULL)
+        list->holders++;
+    return list;
+}
+
+void access_release(struct access_list *list)
+{
+    if (list == NULL || --list->holders > 0)
+        return;
+    for (unsigned i = 0; i < list->count; i++)
+        rule_free(&list->rules[i]);
+    free(list);
+}
