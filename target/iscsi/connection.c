@@ -43,16 +43,17 @@ struct connection *connection_create(struct iscsi_server *server, struct stream 
     struct connection *conn = calloc(1, sizeof *conn);
     if (conn == NULL)
         return NULL;
-    conn->server = server;
-    conn->stream = stream;
-    conn->loop = conn->home = stream->loop;
     conn->rx.buffer = malloc(RECEIVE_BYTES);
-    conn->text = malloc(TEXT_MAX);
-    conn->answers = malloc(TEXT_REPLY_MAX);
-    if (conn->rx.buffer == NULL || conn->text == NULL || conn->answers == NULL) {
+    conn->store = malloc(sizeof *conn->store);
+    if (conn->rx.buffer == NULL || conn->store == NULL) {
         connection_free(conn);
         return NULL;
     }
+    conn->text = conn->store->text;
+    conn->answers = conn->store->answers;
+    conn->server = server;
+    conn->stream = stream;
+    conn->loop = conn->home = stream->loop;
     memcpy(conn->peer, stream->peer, sizeof conn->peer);
     memcpy(conn->local, stream->local, sizeof conn->local);
     sm_init(&conn->phase, phases, ARRAY_LENGTH(phases), PHASE_LOGIN);
@@ -71,8 +72,7 @@ struct connection *connection_create(struct iscsi_server *server, struct stream 
 void connection_free(struct connection *conn)
 {
     free(conn->rx.buffer);
-    free(conn->text);
-    free(conn->answers);
+    free(conn->store);
     access_release(conn->access);
     free(conn);
 }

@@ -90,6 +90,13 @@ struct initiator_port {
 /* An order of the server to a connection on whatever loop: see server.c. */
 enum order { ORDER_NONE, ORDER_DRAIN, ORDER_CUT };
 
+/* What a connection needs from when it has something to say; before that no page of it is touched. */
+struct connection_store {
+    struct iovec iov[SEND_IOV];
+    struct sent_pdu pdus[SEND_PDUS];
+    char text[TEXT_MAX], answers[TEXT_REPLY_MAX];
+};
+
 struct connection {
     struct iscsi_server *server;
     struct iscsi_target *target; /* NULL: none named yet, or discovery */
@@ -101,7 +108,8 @@ struct connection {
     unsigned wanted;
     bool move_wanted;
 
-    char *text, *answers; /* TEXT_MAX, TEXT_REPLY_MAX */
+    struct connection_store *store;
+    char *text, *answers; /* of the store */
     struct login login;
     struct message login_reply;
     uint32_t stat_sn;

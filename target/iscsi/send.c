@@ -24,6 +24,8 @@ void send_init(struct connection *conn)
     TAILQ_INIT(&conn->tx.queue);
     TAILQ_INIT(&conn->tx.batch);
     conn->tx.task.run = send_turn;
+    conn->tx.iov = conn->store->iov;
+    conn->tx.pdus = conn->store->pdus;
 }
 
 bool send_idle(const struct connection *conn)

@@ -57,9 +57,9 @@ struct sent_pdu {
 
 struct sender {
     struct outgoing_list queue, batch;
-    struct iovec iov[SEND_IOV];
+    struct iovec *iov; /* SEND_IOV */
     int iov_count, iov_next;
-    struct sent_pdu pdus[SEND_PDUS];
+    struct sent_pdu *pdus; /* SEND_PDUS */
     unsigned pdu_count;
     uint64_t built, sent; /* stream positions */
     struct task task;

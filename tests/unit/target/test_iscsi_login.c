@@ -191,6 +191,56 @@ Test(iscsi_login, answers_to_offers)
     }
 }
 
+/* 6.2: none of the standard's keys is NotUnderstood, in no stage, whatever its value. */
+Test(iscsi_login, every_key_of_the_standard_is_understood)
+{
+    static const char *const keys[] = {
+        "AuthMethod",
+        "CHAP_A",
+        "CHAP_I",
+        "CHAP_C",
+        "CHAP_N",
+        "CHAP_R",
+        "HeaderDigest",
+        "DataDigest",
+        "MaxConnections",
+        "SendTargets",
+        "TargetName",
+        "InitiatorName",
+        "TargetAlias",
+        "InitiatorAlias",
+        "TargetAddress",
+        "TargetPortalGroupTag",
+        "InitialR2T",
+        "ImmediateData",
+        "MaxBurstLength",
+        "MaxRecvDataSegmentLength",
+        "FirstBurstLength",
+        "DefaultTime2Wait",
+        "DefaultTime2Retain",
+        "MaxOutstandingR2T",
+        "DataPDUInOrder",
+        "DataSequenceInOrder",
+        "ErrorRecoveryLevel",
+        "SessionType",
+        "IFMarker",
+        "OFMarker",
+        "IFMarkInt",
+        "OFMarkInt",
+        "TaskReporting",
+    };
+    static const char *const values[] = {"No", "1", "0", "CRC32C", "x", "1~2"};
+    for (unsigned i = 0; i < ARRAY_LENGTH(keys); i++)
+        for (unsigned j = 0; j < 2 * ARRAY_LENGTH(values); j++) {
+            struct rig rig = rig_make();
+            char text[256];
+            text_format(text, sizeof text, NAMES "%s=%s|", keys[i], values[j / 2]);
+            enum login_outcome outcome = exchange(&rig, j % 2 ? OP : SEC, text);
+            cr_expect(outcome == LOGIN_REJECT || strstr(reply(&rig), "NotUnderstood") == NULL, "%s", keys[i]);
+            rig_drop(&rig);
+        }
+}
+
 Test(iscsi_login, first_burst_above_max_burst_is_an_error_when_both_are_known)
 {
     struct rig rig = rig_make();

@@ -98,6 +98,67 @@ Test(iscsi_session, only_logins_before_login_and_none_after)
     drop(ini);
 }
 
+/* 6.3.1. What the session of INI_NAME with ISID 1 says to further logins. */
+Test(iscsi_session, the_table_of_isid_and_tsih)
+{
+    static const struct {
+        const char *what, *name;
+        uint8_t isid;
+        bool same_tsih;
+        uint16_t tsih; /* else */
+        int status;
+        bool survives;
+    } cases[] = {
+        {"new ISID, no TSIH: another session", INI_NAME, 2, false, 0, 0, true},
+        {"same ISID, no TSIH: reinstated", INI_NAME, 1, false, 0, 0, false},
+        {"same ISID of another name: another session", INI_NAME "x", 1, false, 0, 0, true},
+        {"same ISID and TSIH: a second connection", INI_NAME, 1, true, 0, 0x0206, true},
+        {"same ISID, a TSIH that is none", INI_NAME, 1, false, 0x4242, 0x020a, true},
+        {"new ISID, its TSIH", INI_NAME, 2, true, 0, 0x020a, true},
+        {"new ISID, a TSIH that is none", INI_NAME, 2, false, 0x4242, 0x020a, true},
+        {"its TSIH, by another name", INI_NAME "x", 1, true, 0, 0x020a, true},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct ini_rig *rig = plain_rig();
+        struct ini *first = ini_session(rig, 1, ""), *next = ini_connect(rig, cases[i].isid);
+        char text[600];
+        text_format(text, sizeof text, "InitiatorName=%s", cases[i].name);
+        size_t len = strlen(text) + 1;
+        text_format(text + len, sizeof text - len, "TargetName=" INI_TARGET);
+        len += sizeof "TargetName=" INI_TARGET;
+        int status =
+            ini_login_request(next, 0x87, cases[i].same_tsih ? first->tsih : cases[i].tsih, text, len, NULL, 0);
+        cr_expect_eq(status, cases[i].status, "%s: %04x", cases[i].what, status);
+        cr_expect_eq(!first->s->closed, cases[i].survives, "%s", cases[i].what);
+        if (status == 0)
+            cr_expect(next->tsih != 0 && (next->tsih != first->tsih || !cases[i].survives), "%s", cases[i].what);
+        ini_drop(next);
+        drop(first);
+    }
+}
+
+Test(iscsi_session, a_login_segment_has_8192_bytes_at_most)
+{
+    static char text[8196];
+    static const char names[] = NAMES;
+    size_t len = sizeof names;
+    memcpy(text, names, sizeof names);
+    for (size_t i = 0; i < len; i++)
+        text[i] = text[i] == '|' ? '\0' : text[i];
+    for (unsigned i = 0; len < 8192; i++) { /* many keys, to the last byte */
+        size_t room = MIN(8192 - len, (size_t)40);
+        text_format(text + len, room, "X-%u=%.*s", i, 33, "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv");
+        len += strlen(text + len) + 1;
+    }
+    for (unsigned more = 0; more <= 4; more += 4) {
+        struct ini_rig *rig = plain_rig();
+        struct ini *ini = ini_connect(rig, 1);
+        int status = ini_login_request(ini, 0x87, 0, text, 8192 + more, NULL, 0);
+        cr_expect_eq(status, more > 0 ? 0x0200 : 0, "%u: %04x", more, status);
+        drop(ini);
+    }
+}
+
 Test(iscsi_session, endless_login_text_is_cut_off)
 {
     struct ini_rig *rig = plain_rig();
