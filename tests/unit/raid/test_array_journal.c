@@ -295,8 +295,8 @@ Test(array_journal, a_ring_that_cannot_be_read_costs_its_disk_and_no_data)
 static void garbage_case(enum sb_consistency policy, bool payload, bool away)
 {
     struct rig *rig = rig_with(4, RAID_5, policy);
-    put(rig, 0, 3 * CHUNK, 1);
-    put(rig, 4096, 4096, 2);
+    rig_put(rig, 0, 3 * CHUNK, 1);
+    rig_put(rig, 4096, 4096, 2);
     const struct sb_array *a = array_description(rig->array);
     struct layout_place data, parity;
     struct layout layout;
@@ -317,11 +317,11 @@ static void garbage_case(enum sb_consistency policy, bool payload, bool away)
     cr_assert(rig_assemble(rig, away ? 15 & ~(1u << other) : 15, false), "%s", rig->message);
     cr_expect_eq(array_usage(rig->array, 0).dirty_bytes, away ? 0 : 3 * CHUNK, "%s, payload %u, away %u",
                  sb_consistency_name(policy), payload, away);
-    cr_expect(holds(rig, 4096, 4096, 2));
+    cr_expect(rig_has(rig, 4096, 4096, 2));
     if (!away) {
         rig_settle(rig);
         cr_assert(rig_fail(rig, data.slot), "%s", rig->message);
-        cr_expect(holds(rig, 4096, 4096, 2), "%s: the parity was not made right", sb_consistency_name(policy));
+        cr_expect(rig_has(rig, 4096, 4096, 2), "%s: the parity was not made right", sb_consistency_name(policy));
     }
     rig_destroy(rig);
 }
