@@ -6,10 +6,11 @@
  *                  \
  *                   \---9--->                              one that went on to 9 with F0 ran apart
  *
- * A label may stand exactly at the generation at which the next fork begins and still be harmless: its last generation
- * was torn, it reached this member but not those that ran on. Then it was not acted upon, as all who are live must have
- * it first. That holds only if those who ran on were live in its own table: if it had written one of them off, it may
- * have gone on alone.
+ * A label may stand at the generation at which the next fork begins, or beyond it, and still be harmless: its last
+ * generations were torn (one, or one more at each of several openings that were cut off), they reached this member but
+ * not those that ran on. Then none was acted upon, as all who are live must have it first; and it says itself which
+ * generation was the last that all had. That holds only if those who ran on were live in its own table: if it had
+ * written one of them off, it may have gone on alone.
  *
  * A history is bounded: its oldest lines are forgotten (history_make_room). A label from before the first one that is
  * remembered is told by a witness, a member that is live both in its table and in the winner's. A member gets an identity
@@ -52,6 +53,32 @@ static bool wrote_off(const struct sb_array *old, const struct sb_array *whole)
     return false;
 }
 
+/* Is a member live in both, under one identity? */
+static bool share_a_live_member(const struct sb_array *old, const struct sb_array *whole)
+{
+    for (unsigned i = 0; i < old->members_count; i++)
+        for (unsigned j = 0; j < whole->members_count; j++)
+            if (uuid_equal(&old->members[i].uuid, &whole->members[j].uuid) && is_live(&old->members[i]) &&
+                is_live(&whole->members[j]))
+                return true;
+    return false;
+}
+
+/* The last generation of which it is known that all had it. */
+static uint64_t committed_of(const struct sb_array *array)
+{
+    return array->committed == 0 && array->generation > 0 ? array->generation - 1 : array->committed;
+}
+
+/* Did only torn generations take `old` beyond the point at which `whole` began the next line? */
+static bool is_torn_beyond(const struct sb_array *whole, const struct sb_fork *next, const struct sb_array *old)
+{
+    if (wrote_off(old, whole))
+        return false;
+    return old->generation == next->generation ||
+           (committed_of(old) < next->generation && share_a_live_member(old, whole));
+}
+
 /* Is `old`, which stands under the fork of this line, part of `whole`? */
 static bool line_contains(const struct sb_array *whole, unsigned line, const struct sb_array *old)
 {
@@ -60,7 +87,7 @@ static bool line_contains(const struct sb_array *whole, unsigned line, const str
     const struct sb_fork *next = own_line(whole, line + 1);
     if (next == NULL)
         return old->generation <= whole->generation;
-    return old->generation < next->generation || (old->generation == next->generation && !wrote_off(old, whole));
+    return old->generation < next->generation || is_torn_beyond(whole, next, old);
 }
 
 /* The same over all lines that are history (settled: that are settled). */
@@ -70,17 +97,6 @@ static bool lines_contain(const struct sb_array *whole, bool settled, const stru
         if (whole->forks[line].settled == settled && uuid_equal(&whole->forks[line].id, &history_present(old)->id) &&
             line_contains(whole, line, old))
             return true;
-    return false;
-}
-
-/* Is a member live in both, under one identity? */
-static bool share_a_live_member(const struct sb_array *old, const struct sb_array *whole)
-{
-    for (unsigned i = 0; i < old->members_count; i++)
-        for (unsigned j = 0; j < whole->members_count; j++)
-            if (uuid_equal(&old->members[i].uuid, &whole->members[j].uuid) && is_live(&old->members[i]) &&
-                is_live(&whole->members[j]))
-                return true;
     return false;
 }
 
@@ -102,10 +118,7 @@ bool history_contains(const struct sb_array *whole, const struct sb_array *old)
  */
 bool history_is_current(const struct sb_array *winner, const struct sb_array *label)
 {
-    uint64_t needed = winner->committed;
-    if (needed == 0 && winner->generation > 0)
-        needed = winner->generation - 1;
-    return label->generation >= needed && lines_contain(winner, false, label);
+    return label->generation >= committed_of(winner) && lines_contain(winner, false, label);
 }
 
 /* Does some other one go beyond it? Of those at the same point one that is not clean counts, else the first. */

@@ -169,6 +169,14 @@ static void disk_answered(struct simdisk_watch *watch, struct simdisk *disk, con
         world_slot_lost(s, slot);
 }
 
+static void disk_hangs(struct simdisk_watch *watch, struct simdisk *disk)
+{
+    struct sim *s = container_of(watch, struct sim, watch);
+    unsigned slot;
+    if (!s->crashed && is_slot_of(s, disk, &slot))
+        world_slot_lost(s, slot);
+}
+
 /* --- a run --- */
 
 static void run_actions(struct sim *s, const bool *skip)
@@ -219,6 +227,7 @@ bool sim_run(const struct sim_order *order, struct sim_result *result)
     s->verbose = order->verbose;
     s->loop_dice = dice_for(order->seed, 2);
     s->watch.answered = disk_answered;
+    s->watch.hangs = disk_hangs;
     loop_init(&s->loop, &sim_loop_ops, page_pool_create(LOOP_PAGES));
     s->loop.now_ns = 1000000000;
     speaking = order->verbose ? s : NULL;

@@ -337,6 +337,8 @@ static void simdisk_submit(struct blkdev *dev, struct blk_req *req)
     r->covers = disk->sequence;
     r->answer = draw_answer(disk, req);
     disk->failing += r->answer != BLK_OK;
+    if (r->answer == BLK_TIMEOUT) /* it counts as lost long before it answers */
+        disk->watch->hangs(disk->watch, disk);
     LIST_INSERT_HEAD(&disk->in_flight, r, link);
     timer_start(dev->loop, &r->timer, draw_latency(disk, r->answer));
 }

@@ -28,6 +28,8 @@ struct simrequest;
 struct simdisk_watch {
     /* A request is about to be answered. */
     void (*answered)(struct simdisk_watch *, struct simdisk *, const struct blk_req *, enum blk_status);
+    /* A request has come that will be answered late. */
+    void (*hangs)(struct simdisk_watch *, struct simdisk *);
 };
 
 /* What a disk is like; the faults are those that may be set from outside at any time. */

@@ -283,6 +283,25 @@ Test(assembly, a_generation_that_reached_only_the_one_left_behind_is_harmless)
     expect(ASSEMBLY_DEGRADED, true, "- b c");
 }
 
+Test(assembly, several_that_reached_only_the_one_left_behind_are_harmless_too)
+{
+    struct sb_array a = simple(3, RAID_5), torn = later(&a, 2), b = run_without(&a, 0, SB_ABSENT, 1),
+                    more = later(&b, 4);
+    torn.committed = a.generation;
+    more.committed = more.generation - 1;
+    add_disk(&torn, 0, "a", NULL);
+    add_disk(&b, 1, "b", NULL);
+    add_disk(&b, 2, "c", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "- b c");
+    scene.labels[1] = label_of(&more, 1);
+    scene.labels[2] = label_of(&more, 2);
+    expect(ASSEMBLY_DEGRADED, true, "- b c");
+    torn.committed++; /* all had one of them: then it was acted upon */
+    scene.labels[0] = label_of(&torn, 0);
+    cr_assert_eq(assembly_decide(scene.disks, 3, &scene.options, &result, 1), 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_SPLIT);
+}
+
 Test(assembly, but_not_if_it_wrote_off_those_who_ran_on)
 {
     struct sb_array a = simple(2, RAID_1), alone = later(&a, 1), b = run_without(&a, 0, SB_ABSENT, 1);
