@@ -191,6 +191,8 @@ static void act_cable(struct sim *s, struct dice *dice)
     if (s->crashed || world_stop(s) || s->crashed)
         return;
     s->must_in = before;
+    if (s->newcomer != NULL) /* it may have taken the other's place in the last moment, or not */
+        s->must_in &= ~sim_bit(s->newcomer_slot);
     s->trouble = 0;
 }
 
