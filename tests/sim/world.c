@@ -105,7 +105,7 @@ static void newcomer_look(struct sim *s)
     enum peek_replace is = s->newcomer != NULL ? peek_replacing(s->array) : PEEK_OLD;
     if (is == PEEK_NEW)
         s->disk_of_slot[s->newcomer_slot] = (int)s->newcomer->number;
-    if (is == PEEK_NEW || is == PEEK_GIVEN_UP)
+    if (is == PEEK_NEW || (is == PEEK_GIVEN_UP && peek_committed(s->array))) /* until then disks may name either */
         s->newcomer = NULL;
 }
 
