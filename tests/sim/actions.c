@@ -353,6 +353,7 @@ static void replace_begun(struct array_call *call)
     if (!s->crashed && call->error == 0) {
         s->newcomer = op->disk;
         s->newcomer_slot = op->slot;
+        s->newcomer_until = 0;
     }
     free(op);
 }

@@ -62,6 +62,11 @@ uint64_t peek_rebuilt(const struct array *array)
     return rows;
 }
 
+uint64_t peek_generation(const struct array *array)
+{
+    return array->description.generation;
+}
+
 bool peek_committed(const struct array *array)
 {
     return array->description.generation == array->commit.committed;

@@ -151,6 +151,7 @@ struct sim {
 
     struct simdisk *newcomer; /* it is to take the place of the one in this slot; NULL: none */
     unsigned newcomer_slot;
+    uint64_t newcomer_until; /* it was given up: the first generation that does not name it; 0: it was not */
 
     struct sim_io ios[SIM_IOS];
     unsigned ios_busy, calls_busy;
@@ -282,6 +283,7 @@ uint64_t peek_unrecorded(const struct array *array);
 bool peek_joining(const struct array *array);
 /* How far rebuilds are by the description, all volumes together. */
 uint64_t peek_rebuilt(const struct array *array);
+uint64_t peek_generation(const struct array *array);
 /* All labels are written. */
 bool peek_committed(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */

@@ -105,7 +105,10 @@ static void newcomer_look(struct sim *s)
     enum peek_replace is = s->newcomer != NULL ? peek_replacing(s->array) : PEEK_OLD;
     if (is == PEEK_NEW)
         s->disk_of_slot[s->newcomer_slot] = (int)s->newcomer->number;
-    if (is == PEEK_NEW || (is == PEEK_GIVEN_UP && peek_committed(s->array))) /* until then disks may name either */
+    if (is == PEEK_GIVEN_UP && s->newcomer_until == 0) /* disks may name either, until the next generation is there */
+        s->newcomer_until = peek_generation(s->array) + 1;
+    bool gone = is == PEEK_GIVEN_UP && peek_committed(s->array) && peek_generation(s->array) >= s->newcomer_until;
+    if (is == PEEK_NEW || gone)
         s->newcomer = NULL;
 }
 
