@@ -1,11 +1,11 @@
-"""A thousand logins that do not get on: stalled_logins.py ADDRESS TARGET PID COUNT
+"""A thousand logins that do not get on: stalled_logins.py ADDRESS TARGET PID COUNT KIB
 
 Beside them others log in, and how long that takes is printed. Then the target drops them all, and that is waited for.
-Of COUNT + 200 connections COUNT must be let in (half_open)."""
+Of COUNT + 200 connections COUNT must be let in (half_open), and each may hold KIB of memory."""
 import os, select, socket, struct, sys, time
 
 host, port = sys.argv[1].rsplit(":", 1)
-target, pid, count = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+target, pid, count, kib = sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
 
 
 def exactly(s, n):
@@ -80,7 +80,7 @@ while not times:
 times += [login(101 + n) for n in range(50)]
 beside = len(still_open(standing))
 assert beside == len(standing), "%d of %d stalled connections stood while others logged in" % (beside, len(standing))
-assert held / count <= 16384, "%.1f KiB for each stalled login" % (held / 1024 / count)
+assert held / count <= kib * 1024, "%.1f KiB for each stalled login" % (held / 1024 / count)
 print("50 of 50 logins beside %d stalled ones, in %.1f ms at the median, %.1f ms at most; %.1f KiB for each stalled one" %
       (beside, sorted(times)[len(times) // 2] * 1000, max(times) * 1000, held / 1024 / count))
 deadline = time.monotonic() + 60
