@@ -83,7 +83,7 @@ bool iscsi_network_valid(const char *text)
 }
 
 /* "192.0.2.1:40312", "[2001:db8::1]:3260". */
-static bool parse_peer(const char *peer, uint8_t out[16])
+bool access_host(const char *peer, uint8_t out[16])
 {
     const char *end = peer[0] == '[' ? strchr(peer, ']') : strchr(peer, ':');
     bool v4;
@@ -99,12 +99,6 @@ static bool lies_in(const uint8_t address[16], const struct access_network *netw
     return rest == 0 || ((address[whole] ^ network->bytes[whole]) >> (8 - rest)) == 0;
 }
 
-bool access_same_host(const char *peer, const char *other)
-{
-    uint8_t a[16], b[16];
-    return parse_peer(peer, a) && parse_peer(other, b) && memcmp(a, b, sizeof a) == 0;
-}
-
 /* --- rules --- */
 
 static bool speaks_for(const struct access_rule *rule, const char *initiator, const char *peer)
@@ -113,7 +107,7 @@ static bool speaks_for(const struct access_rule *rule, const char *initiator, co
     bool name = rule->pattern_count == 0, place = rule->network_count == 0;
     for (unsigned i = 0; i < rule->pattern_count && !name; i++)
         name = access_pattern_fits(rule->patterns[i], initiator);
-    bool known = !place && parse_peer(peer, address);
+    bool known = !place && access_host(peer, address);
     for (unsigned i = 0; i < rule->network_count && known && !place; i++)
         place = lies_in(address, &rule->networks[i]);
     return name && place;

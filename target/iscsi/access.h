@@ -52,8 +52,8 @@ bool access_admits(const struct access_list *list, const char *initiator, const 
 /* Do two lists say the same of an initiator? */
 bool access_same(const struct access_list *a, const struct access_list *b, const char *initiator, const char *peer);
 
-/* Are two addresses of streams those of one host? */
-bool access_same_host(const char *peer, const char *other);
+/* The address in that of a stream, without its port; false: it is none of a network. */
+bool access_host(const char *peer, uint8_t out[16]);
 
 /* '*' is any text, '?' any character; letters of any case are the same, as in iSCSI names. */
 bool access_pattern_fits(const char *pattern, const char *name);

@@ -136,6 +136,7 @@ struct connection {
     TAILQ_ENTRY(connection) server_link;
     struct loop *home;          /* where orders go */
     char peer[64], local[64];   /* of the stream, which other loops may not touch */
+    uint8_t host[16];           /* of peer; zeroes: of no network */
     bool registered;            /* its login has named a target, or discovery, and may go on */
     struct access_list *access; /* what held when it did; NULL: everybody may */
     struct initiator_port port;

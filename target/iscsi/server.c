@@ -168,13 +168,15 @@ static void arrived(struct task *task);
 static const char *half_open_full(const struct iscsi_server *server, const char *peer)
 {
     uint32_t all = 0, same = 0;
+    uint8_t host[16];
+    bool known = access_host(peer, host);
     const struct connection *conn;
     TAILQ_FOREACH(conn, &server->connections, server_link)
     {
         if (__atomic_load_n(&conn->logged_in, __ATOMIC_RELAXED))
             continue;
         all++;
-        same += access_same_host(conn->peer, peer);
+        same += known && memcmp(conn->host, host, sizeof host) == 0;
     }
     if (all >= server->limits.half_open)
         return "too many logins are under way";
@@ -192,6 +194,8 @@ void iscsi_conn_open(struct iscsi_server *server, struct stream *stream)
         stream_close(stream);
         return;
     }
+    if (!access_host(conn->peer, conn->host))
+        memset(conn->host, 0, sizeof conn->host);
     conn->order_task.run = order_there;
     conn->gone_task.run = gone_back;
     conn->arrived.run = arrived;
