@@ -363,7 +363,7 @@ static void act_replace(struct sim *s, struct dice *dice)
     unsigned slot = draw_slot(s, dice);
     world_look(s);
     if (s->array == NULL || !(s->online & sim_bit(slot)) || s->newcomer != NULL || s->doomed ||
-        s->disks_count == SIM_DISKS)
+        s->disks_count >= SIM_DISKS / 2)
         return;
     struct simdisk *disk = world_disk_new(s);
     if (dice_one_in(dice, 4) && world_trouble(s, slot)) /* once it has taken the place it is the member that has it */

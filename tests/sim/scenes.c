@@ -266,7 +266,7 @@ static bool is_committed(const struct array *array, uint64_t before)
 /* A new disk is filled so slowly that a checkpoint comes in the middle. */
 static bool rebuild_slowly(struct sim *s, struct dice *dice, unsigned *slot)
 {
-    if (s->disks_count == SIM_DISKS || !take_one_out(s, dice, slot))
+    if (s->disks_count >= SIM_DISKS / 2 || !take_one_out(s, dice, slot))
         return false;
     for (unsigned i = 0; i < s->config.volumes; i++) {
         const struct layout *layout = &s->volumes[i].layout;

@@ -30,7 +30,7 @@
 #include "tests/sim/model.h"
 #include "tests/sim/simdisk.h"
 
-enum { SIM_SLOTS = 10, SIM_DISKS = 40, SIM_IOS = 16, SIM_IO_PAGES = 130, SIM_ACTIONS = 128, SIM_VOLUMES = 2 };
+enum { SIM_SLOTS = 10, SIM_DISKS = 64, SIM_IOS = 16, SIM_IO_PAGES = 130, SIM_ACTIONS = 128, SIM_VOLUMES = 2 };
 
 enum action_kind {
     ACT_LOAD,      /* some requests */
