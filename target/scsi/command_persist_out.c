@@ -122,9 +122,14 @@ static void tell(struct scsi_lu *lu, const struct reservations *before, const st
             scsi_attention_raise_port(lu, attentions[lu->persist_news[i]], before->of[i].port, cause);
 }
 
+/* Those that run; and those whose data is still on the way, when they would. */
 static void abort_tasks(struct scsi_lu *lu, const char *port)
 {
     struct scsi_task *task, *next;
+    struct scsi_nexus *nexus;
+    TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
+    if (persist_same_port(nexus->port_name, port))
+        nexus->preempted[lu->lun]++;
     for (task = TAILQ_FIRST(&lu->running); task != NULL; task = next) {
         next = TAILQ_NEXT(task, link);
         if (persist_same_port(task->nexus->port_name, port))

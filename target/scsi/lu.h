@@ -61,6 +61,7 @@ struct scsi_nexus {
     const struct scsi_view *view;       /* NULL: all LUNs, as they are */
     uint32_t task_count;                /* running */
     uint16_t attentions[SCSI_LUNS_MAX]; /* a set of 1 << enum scsi_attention */
+    uint16_t preempted[SCSI_LUNS_MAX];  /* how often another nexus aborted all its tasks there */
     char port_name[PORT_NAME_BYTES];
 };
 

@@ -125,9 +125,10 @@ struct scsi_task {
     uint64_t lba, blocks; /* the range of the medium, from the CDB */
     uint64_t position;    /* bytes of it (or descriptors) dealt with */
     uint64_t started_ns;
-    uint32_t step;  /* bytes of the block request in flight */
-    uint32_t count; /* descriptors of an UNMAP list */
-    uint8_t phase;  /* a command's own: what comes next */
+    uint32_t step;      /* bytes of the block request in flight */
+    uint32_t count;     /* descriptors of an UNMAP list */
+    uint8_t phase;      /* a command's own: what comes next */
+    uint16_t preempted; /* scsi_nexus.preempted when it was parsed */
     bool running, aborted;
 };
 TAILQ_HEAD(scsi_task_list, scsi_task);

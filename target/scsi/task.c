@@ -129,6 +129,7 @@ bool scsi_task_parse(struct scsi_task *task)
         return scsi_task_refuse(task, &sense_no_lu);
     if (task->lu != NULL && !lu_accepts(task))
         return false;
+    task->preempted = task->lu != NULL ? task->nexus->preempted[task->lu->lun] : 0;
     unsigned reserved = reserved_bits_set(task);
     if (reserved != 0)
         return scsi_task_refuse_field(task, reserved);
@@ -225,7 +226,10 @@ void scsi_task_run(struct scsi_task *task)
         return;
     }
     bool free_to_go = scsi_order_enter(task);
-    if (reservation_conflict(task)) /* since it was parsed: its data may have taken long to come */
+    /* Since it was parsed: its data may have taken long to come. */
+    if (task->preempted != task->nexus->preempted[task->lu->lun])
+        give_up(task, SCSI_TASK_ABORTED);
+    else if (reservation_conflict(task))
         give_up(task, SCSI_RESERVATION_CONFLICT);
     else if (free_to_go)
         scsi_task_continue(task);

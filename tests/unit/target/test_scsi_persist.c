@@ -346,6 +346,23 @@ Test(scsi_persist, preempt_and_abort_ends_when_the_tasks_of_the_preempted_have)
     rig_destroy(rig);
 }
 
+Test(scsi_persist, a_write_whose_data_comes_after_preempt_and_abort_is_aborted)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_task late = {.task = {.nexus = rig->b, .transport_len = 512, .cdb = {0x2a, [8] = 1}}};
+    cr_assert_str_eq(out(rig, rig->a, PERSIST_REGISTER, 0, 0, 1, 0), "good");
+    cr_assert_str_eq(out(rig, rig->b, PERSIST_REGISTER, 0, 0, 2, 0), "good");
+    cr_assert(scsi_task_parse(&late.task));
+    cr_expect_str_eq(out(rig, rig->a, PERSIST_PREEMPT_ABORT, 1, 1, 2, 0), "good", "though nothing is reserved");
+    uint64_t before = rig->requests;
+    rig_run(rig, &late);
+    cr_expect_eq(late.task.status, SCSI_TASK_ABORTED);
+    cr_expect_eq(rig->requests, before);
+    cr_expect_str_eq(ready(rig, rig->b), "6/2A/05");
+    EXPECT_OUTCOME(rig, rig->b, "good", NULL, 0, 0x28, [8] = 1);
+    rig_destroy(rig);
+}
+
 Test(scsi_persist, a_write_whose_data_came_too_late_conflicts)
 {
     struct rig *rig = rig_create(NULL);
