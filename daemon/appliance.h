@@ -60,12 +60,15 @@ const char *appliance_disk_forget(struct appliance *appliance, const char *slot)
 /* What was on the disk, and is erased by force, stands in `erased` then; else it is empty. */
 const char *appliance_spare_add(struct appliance *appliance, const char *path, const char *array, bool force,
                                 char *erased, size_t erased_len);
-/* Start an array that waits; by force also one whose acknowledged writes may not all be there. */
-const char *appliance_array_assemble(struct appliance *appliance, const char *array, bool force);
+/*
+ * Start an array that waits; by force also one whose acknowledged writes may not all be there. `prefer` (NULL: none) is
+ * the path of a disk whose history wins a split brain.
+ */
+const char *appliance_array_assemble(struct appliance *appliance, const char *array, bool force, const char *prefer);
 
 /*
- * Have spares take the slots that lost their disks, and close disks that were replaced: now and then, if there is
- * anything to look after. The second may be asked anywhere.
+ * Have spares take the slots that lost their disks, close disks that were replaced, and serve volumes that were held:
+ * now and then, if there is anything to look after. The second may be asked anywhere.
  */
 void appliance_spares_look(struct appliance *appliance);
 bool appliance_has_spares(const struct appliance *appliance);
@@ -77,6 +80,17 @@ struct appliance_policy {
 };
 const char *appliance_volume_policy(struct appliance *appliance, const char *volume,
                                     const struct appliance_policy *policy);
+/* On all volumes of an array that have such work. */
+const char *appliance_array_policy(struct appliance *appliance, const char *array,
+                                   const struct appliance_policy *policy);
+
+/* Begin to write zeroes to what was never written of "array/volume", and read them back; or call it off. */
+const char *appliance_volume_init(struct appliance *appliance, const char *volume, bool begin);
+/*
+ * Call off what is under way on "array/volume" (init, scrub), or the replacement of a disk (by path, also that of the
+ * new one, or "array/slot"). What must come to its end is refused.
+ */
+const char *appliance_job_cancel(struct appliance *appliance, const char *what);
 
 /* Begin a scrub of "array/volume", or call it off. NULL, or what went wrong (valid until the next call). */
 enum appliance_scrub { APPLIANCE_CHECK, APPLIANCE_REPAIR, APPLIANCE_SCRUB_STOP };

@@ -415,6 +415,7 @@ void array_spec_from_config(const struct config_array *config, struct array_spec
         out->layout = config_volume_layout(config, volume);
         out->slot = (unsigned)volume->slot;
         out->size = volume->size;
+        out->init = (enum sb_init)volume->init;
         out->consistency_given = volume->consistency >= 0;
         out->consistency = out->consistency_given ? (enum sb_consistency)volume->consistency : SB_RESYNC;
     }
@@ -492,8 +493,7 @@ struct blkdev *live_volume_find(struct appliance *a, const char *reference, stru
 
 /* --- disks by hand --- */
 
-/* "array/slot", or the path of a disk in use. */
-static struct live_array *find_slot(struct appliance *a, const char *disk, unsigned *slot)
+struct live_array *live_slot_find(struct appliance *a, const char *disk, unsigned *slot)
 {
     struct live_array *live;
     TAILQ_FOREACH(live, &a->arrays, link)
@@ -525,7 +525,7 @@ static const char *not_found(struct appliance *a, const char *disk)
 const char *appliance_disk_fail(struct appliance *a, const char *disk)
 {
     struct array_sync sync = {0};
-    struct live_array *live = find_slot(a, disk, &sync.slot);
+    struct live_array *live = live_slot_find(a, disk, &sync.slot);
     if (live == NULL || live->array == NULL)
         return not_found(a, disk);
     return array_sync(&sync, live, run_fail, a->message, sizeof a->message) ? NULL : a->message;
@@ -625,7 +625,7 @@ const char *appliance_disk_online(struct appliance *a, const char *disk, bool fo
 {
     unsigned slot;
     char path[CONFIG_PATH_MAX + 1];
-    struct live_array *live = find_slot(a, disk, &slot);
+    struct live_array *live = live_slot_find(a, disk, &slot);
     const char *wanted = disk; /* a new disk in the config, in the slot's place */
     if (live == NULL)
         live = find_configured_slot(a, disk, &slot);
@@ -659,7 +659,7 @@ bool live_disk_found_again(struct appliance *a, const char *path)
 const char *appliance_disk_replace(struct appliance *a, const char *disk, const char *path, bool force)
 {
     unsigned slot, other;
-    struct live_array *live = find_slot(a, disk, &slot), *user = find_slot(a, path, &other);
+    struct live_array *live = live_slot_find(a, disk, &slot), *user = live_slot_find(a, path, &other);
     if (live == NULL || live->array == NULL)
         return not_found(a, disk);
     if (user != NULL && user->disks[other].disk.dev != NULL && (user != live || other != slot)) {
@@ -686,7 +686,7 @@ const char *appliance_disk_remove(struct appliance *a, const char *disk)
     unsigned slot;
     if (live_spare_remove(a, disk))
         return NULL;
-    struct live_array *live = find_slot(a, disk, &slot);
+    struct live_array *live = live_slot_find(a, disk, &slot);
     if (live == NULL || live->array == NULL)
         return not_found(a, disk);
     return free_slot(live, slot, a->message, sizeof a->message) ? NULL : a->message;
@@ -695,22 +695,59 @@ const char *appliance_disk_remove(struct appliance *a, const char *disk)
 const char *appliance_disk_forget(struct appliance *a, const char *disk)
 {
     struct array_sync sync = {0};
-    struct live_array *live = find_slot(a, disk, &sync.slot);
+    struct live_array *live = live_slot_find(a, disk, &sync.slot);
     if (live == NULL || live->array == NULL)
         return not_found(a, disk);
     return array_sync(&sync, live, run_forget, a->message, sizeof a->message) ? NULL : a->message;
 }
 
-const char *appliance_array_assemble(struct appliance *a, const char *array, bool force)
+/* The member whose history is to win. False: a->message says why it cannot. */
+static bool prefer_disk(struct appliance *a, const struct live_array *live, const char *path, struct uuid *member)
+{
+    struct scan scan = {0};
+    if (live == NULL || strcmp(live->verdict, assembly_verdict_name(ASSEMBLY_SPLIT)) != 0) {
+        text_format(a->message, sizeof a->message,
+                    "there is no split brain that a disk could decide: %s; corbelctl array assemble without --prefer "
+                    "looks at the disks anew",
+                    live != NULL ? live->reason : "the config does not name such an array");
+        return false;
+    }
+    scan_add(&scan, a->reactors[0], path, 0);
+    const struct scan_disk *disk = &scan.disks[0];
+    bool good = disk->label != NULL && strcmp(disk->label->array.name, live->name) == 0;
+    if (good)
+        *member = disk->label->member;
+    else
+        text_format(a->message, sizeof a->message, "%s%s", disk->error[0] != '\0' ? disk->error : path,
+                    disk->error[0] != '\0' ? "" : " is no disk of this array; give its path as the reason has it");
+    scan_free(&scan);
+    return good;
+}
+
+/* False: a->message. What was decided by hand is in the log. */
+static bool assemble_options(struct appliance *a, const struct live_array *live, const char *prefer,
+                             struct assembly_options *options)
+{
+    if (prefer != NULL && !prefer_disk(a, live, prefer, &options->prefer))
+        return false;
+    if (prefer != NULL)
+        log_warn("array %s: the history of disk %s was chosen by hand, although: %s", live->name, prefer, live->reason);
+    else if (live != NULL && options->force)
+        log_warn("array %s: started by force, by hand, although: %s", live->name, live->reason);
+    return true;
+}
+
+const char *appliance_array_assemble(struct appliance *a, const char *array, bool force, const char *prefer)
 {
     struct assembly_options options = {.force = force};
     struct live_array *live = live_array_find(a, array);
     if (live != NULL && live->array != NULL) {
-        text_format(a->message, sizeof a->message, "array %s runs already", array);
+        text_format(a->message, sizeof a->message, "array %s runs already%s", array,
+                    prefer != NULL ? ": there is no split brain that a disk could decide" : "");
         return a->message;
     }
-    if (live != NULL && force)
-        log_warn("array %s: started by force, by hand, although: %s", array, live->reason);
+    if (!assemble_options(a, live, prefer, &options))
+        return a->message;
     live_arrays_start(a, a->config, &options, array);
     live = live_array_find(a, array);
     if (live == NULL || live->array == NULL) {

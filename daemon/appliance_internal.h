@@ -88,6 +88,8 @@ struct appliance {
     TAILQ_HEAD(, live_spare) spares;
     atomic_bool spares_known; /* there are some, or were */
     atomic_bool replacing;    /* a disk in service is being replaced, or was */
+    atomic_bool holding;      /* a volume is kept from initiators until it is initialised */
+    unsigned held;            /* how many, when last something was to be served */
     TAILQ_HEAD(, live_export) exports;
     TAILQ_HEAD(, live_target) targets;
     TAILQ_HEAD(, live_listener) listeners;
@@ -127,10 +129,12 @@ void live_array_close(struct live_array *live);
 void live_array_free(struct appliance *a, struct live_array *live);
 /* The description as it is now: a copy the caller frees. */
 struct sb_array *live_array_describe(struct live_array *live);
-/* The device of "array/volume", and its home. NULL: not there. */
 /* The running array of a reference ARRAY/VOLUME, and the volume's name in it; NULL: there is none, see a->message. */
 struct live_array *live_array_of_volume(struct appliance *a, const char *reference, const char **volume);
+/* The device of "array/volume", and its home. NULL: not there. */
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home);
+/* "array/slot", or the path of a disk in a slot; NULL: neither. */
+struct live_array *live_slot_find(struct appliance *a, const char *disk, unsigned *slot);
 /* Spec of a config's array for raid/, without devices. */
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec);
 
@@ -161,6 +165,17 @@ void live_spares_free(struct appliance *a);
 /* False: the path is none. */
 bool live_spare_remove(struct appliance *a, const char *path);
 json_t *live_spares_json(struct appliance *a);
+
+/* What became of the replacement that runs, or ran last. */
+struct array_replacement live_replacement(struct live_array *live);
+
+/* --- appliance_jobs.c --- */
+
+/* Is "array/volume" not to be served, because it is being initialised in the foreground? */
+bool live_volume_held(struct appliance *a, const char *reference);
+/* Before something is served: how many are held now; and later: serve what is held no more. */
+void live_held_count(struct appliance *a);
+void live_held_look(struct appliance *a);
 
 /* --- appliance_scrub.c --- */
 

@@ -1,4 +1,5 @@
 /* How fast background work on volumes goes, and whether: by hand, and as the config says. raid/array_policy.c. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/check.h"
@@ -68,6 +69,30 @@ const char *appliance_volume_policy(struct appliance *a, const char *volume, con
     if (live == NULL)
         return a->message;
     return policy_apply(a, live, name, policy) ? NULL : a->message;
+}
+
+const char *appliance_array_policy(struct appliance *a, const char *array, const struct appliance_policy *policy)
+{
+    struct live_array *live = live_array_find(a, array);
+    if (live == NULL || live->array == NULL) {
+        text_format(a->message, sizeof a->message, "%s is no running array", array);
+        return a->message;
+    }
+    struct sb_array *there = live_array_describe(live);
+    unsigned done = 0;
+    bool good = true;
+    for (unsigned i = 0; good && i < there->volumes_count; i++) {
+        struct layout layout;
+        if (!superblock_layout(there, &there->volumes[i], &layout) || layout.redundancy == 0)
+            continue;
+        good = policy_apply(a, live, there->volumes[i].name, policy);
+        done++;
+    }
+    free(there);
+    if (good && done == 0)
+        text_format(a->message, sizeof a->message,
+                    "no volume of array %s has redundancy, so there is no work on them in the background", array);
+    return good && done > 0 ? NULL : a->message;
 }
 
 void live_rates(struct appliance *a, const struct config *config)

@@ -44,6 +44,13 @@ static void run_state(struct sync_call *call)
     sync_finish(call);
 }
 
+struct array_replacement live_replacement(struct live_array *live)
+{
+    struct replace_call c = {.live = live};
+    sync_call(&c.call, reactor_loop(live->home), run_look);
+    return c.replacement;
+}
+
 bool live_slot_in_service(struct live_array *live, unsigned slot)
 {
     struct replace_call c = {.live = live, .slot = slot};
@@ -100,11 +107,10 @@ void live_replacements_look(struct appliance *a)
     struct live_array *live;
     TAILQ_FOREACH(live, &a->arrays, link)
     {
-        struct replace_call c = {.live = live};
         if (live->array == NULL || live->newcomer.disk.dev == NULL)
             continue;
-        sync_call(&c.call, reactor_loop(live->home), run_look);
-        if (!c.replacement.running)
-            over(live, &c.replacement);
+        struct array_replacement replacement = live_replacement(live);
+        if (!replacement.running)
+            over(live, &replacement);
     }
 }

@@ -52,6 +52,11 @@ static void run_add_export(struct sync_call *call)
 static bool serve_export(struct appliance *a, const struct config_export *config)
 {
     struct reactor *home;
+    if (live_volume_held(a, config->volume.text)) {
+        log_warn("NBD export \"%s\" is not served until volume %s is initialised", config->name.text,
+                 config->volume.text);
+        return false;
+    }
     struct blkdev *dev = live_volume_find(a, config->volume.text, &home);
     if (dev == NULL) {
         log_warn("NBD export \"%s\" is not served: volume %s is not there", config->name.text, config->volume.text);
@@ -228,11 +233,17 @@ static bool serve_target(struct appliance *a, const struct config *whole, const 
 static bool volumes_are_there(struct appliance *a, const struct config_target *target)
 {
     struct reactor *home;
-    for (unsigned i = 0; i < target->luns.count; i++)
-        if (live_volume_find(a, config_item(&target->luns, struct config_lun, i)->volume.text, &home) == NULL) {
+    for (unsigned i = 0; i < target->luns.count; i++) {
+        const char *volume = config_item(&target->luns, struct config_lun, i)->volume.text;
+        if (live_volume_held(a, volume)) {
+            log_warn("iSCSI target %s is not served until volume %s is initialised", target->name.text, volume);
+            return false;
+        }
+        if (live_volume_find(a, volume, &home) == NULL) {
             log_warn("iSCSI target %s is not served: not all of its volumes are there", target->name.text);
             return false;
         }
+    }
     return true;
 }
 
@@ -244,6 +255,7 @@ static void ignore(void *data, const char *kind, const char *name, bool served)
 void live_serve(struct appliance *a, const struct config *config, live_told told, void *data)
 {
     told = told != NULL ? told : ignore;
+    live_held_count(a);
     for (unsigned i = 0; i < config->nbd.exports.count; i++) {
         const struct config_export *export = config_item(&config->nbd.exports, struct config_export, i);
         if (live_export_find(a, export->name.text) == NULL)

@@ -294,6 +294,7 @@ static bool take(struct appliance *a, const struct spare_need *need, struct live
 void appliance_spares_look(struct appliance *a)
 {
     live_replacements_look(a);
+    live_held_look(a);
     struct spare_need needs[NEEDS_MAX];
     struct spare spares[SPARES_MAX];
     struct live_spare *of[SPARES_MAX];
@@ -313,7 +314,7 @@ void appliance_spares_look(struct appliance *a)
 
 bool appliance_has_spares(const struct appliance *a)
 {
-    return atomic_load(&a->spares_known) || atomic_load(&a->replacing);
+    return atomic_load(&a->spares_known) || atomic_load(&a->replacing) || atomic_load(&a->holding);
 }
 
 /* --- by hand --- */

@@ -78,7 +78,7 @@ static json_t *volume_json(const struct sb_volume *volume, const struct blk_coun
 {
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&volume->uuid, uuid);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "name",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:s}", "name",
                      volume->name, "uuid", uuid, "level", raid_level_name(volume->spec.level), "consistency",
                      sb_consistency_name(volume->consistency), "size_bytes", (json_int_t)volume->size, "chunk_bytes",
                      (json_int_t)volume->spec.chunk, "logical_block_bytes", (json_int_t)volume->logical_block,
@@ -86,7 +86,8 @@ static json_t *volume_json(const struct sb_volume *volume, const struct blk_coun
                      (json_int_t)counters->requests[BLK_WRITE], "read_bytes", (json_int_t)counters->bytes[BLK_READ],
                      "written_bytes", (json_int_t)counters->bytes[BLK_WRITE], "used_bytes",
                      (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes, "scrub",
-                     scrub_json(scrub), "lost_bytes", (json_int_t)lost->bytes, "lost", lost_json(lost));
+                     scrub_json(scrub), "lost_bytes", (json_int_t)lost->bytes, "lost", lost_json(lost), "init",
+                     sb_init_name(volume->init));
 }
 
 static json_t *job_json(const struct array_job_info *job)

@@ -101,6 +101,14 @@ static const char *store_policy(int *policy, const char *text)
     return *policy >= 0 ? NULL : "is none of default, resync, bitmap, ppl and journal";
 }
 
+static const char *store_init(int *init, const char *text)
+{
+    for (*init = SB_INIT_NONE; *init <= SB_INIT_FOREGROUND; ++*init)
+        if (strcmp(text, sb_init_name((enum sb_init) * init)) == 0)
+            return NULL;
+    return "is none of none, background and foreground";
+}
+
 /* Store a value given as text (a string setting, or the default of a key). NULL, or what is wrong. */
 static const char *store_text(const struct config_key *key, void *field, const char *text, unsigned line)
 {
@@ -117,6 +125,8 @@ static const char *store_text(const struct config_key *key, void *field, const c
         return raid_rotation_parse(text, field) ? NULL : "is not a parity rotation; see corbel.conf(5)";
     case KEY_POLICY:
         return store_policy(field, text);
+    case KEY_INIT:
+        return store_init(field, text);
     case KEY_BOOL:
         *(bool *)field = strcmp(text, "true") == 0;
         return NULL;
@@ -462,9 +472,18 @@ struct config *config_load(const char *path, struct config_errors *errors)
 
 static void print_group(FILE *out, const struct config_group *group, const char *prefix)
 {
-    static const char *const kinds[] = {"string",          "size",  "duration",        "number",
-                                        "true/false",      "level", "parity rotation", "consistency policy",
-                                        "list of strings", "group", "list of groups"};
+    static const char *const kinds[] = {"string",
+                                        "size",
+                                        "duration",
+                                        "number",
+                                        "true/false",
+                                        "level",
+                                        "parity rotation",
+                                        "consistency policy",
+                                        "init",
+                                        "list of strings",
+                                        "group",
+                                        "list of groups"};
     for (unsigned i = 0; i < group->count; i++) {
         const struct config_key *key = &group->keys[i];
         char path[256];

@@ -44,6 +44,7 @@ struct config_volume {
     uint64_t chunk; /* bytes; 0: the default of the level */
     uint64_t spans, copies, slot;
     int consistency;                       /* enum sb_consistency; -1: the default of the level */
+    int init;                              /* enum sb_init, when it is created */
     uint64_t priority, min_rate, max_rate; /* of background work: percent; 0: all three are left as they are */
 };
 

@@ -88,6 +88,9 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
     const char *wrong = layout_init(&layout, &spec, extent);
     if (wrong != NULL)
         report(c, volume->line, "volumes", "volume \"%s\": %s", volume->name.text, wrong);
+    if (wrong == NULL && volume->init != SB_INIT_NONE && layout.redundancy == 0)
+        report(c, volume->line, "init", "volume \"%s\" (%s): only levels with redundancy can be initialised",
+               volume->name.text, raid_level_name(volume->level));
     if (wrong == NULL && volume->consistency >= 0)
         wrong = superblock_consistency_check(&layout, (enum sb_consistency)volume->consistency);
     else

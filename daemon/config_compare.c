@@ -36,6 +36,7 @@ static bool values_equal(enum config_kind kind, const void *a, const void *b)
     case KEY_LEVEL:
     case KEY_ROTATION:
     case KEY_POLICY:
+    case KEY_INIT:
         return *(const int *)a == *(const int *)b;
     default:
         return *(const uint64_t *)a == *(const uint64_t *)b;

@@ -41,6 +41,9 @@ static const struct config_key volume_keys[] = {
                "jbod: which disk of the array, counted from 0."),
     KEY(config_volume, consistency, KEY_POLICY, "default",
         "What keeps redundancy right over a crash: resync, bitmap, ppl or journal; default: that of its level."),
+    KEY(config_volume, init, KEY_INIT, "none",
+        "When it is created: none, or write zeroes to all its disks and read them back, in the background, or in the "
+        "foreground: it is served when that is over."),
     KEY_LIMITS(config_volume, "priority", priority, KEY_NUMBER, "0", 0, 100,
                "Percent: how much initiators may feel of work in the background; absent: as corbelctl volume rate has "
                "said, at first 20."),

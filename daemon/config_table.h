@@ -13,6 +13,7 @@ enum config_kind {
     KEY_LEVEL,    /* enum raid_level */
     KEY_ROTATION, /* enum raid_rotation */
     KEY_POLICY,   /* int: enum sb_consistency, or -1 for "default" */
+    KEY_INIT,     /* int: enum sb_init */
     KEY_STRINGS,  /* struct config_strings */
     KEY_GROUP,    /* a struct described by `group` */
     KEY_GROUPS,   /* struct config_list of such */

@@ -167,10 +167,12 @@ static void do_spare_add(struct exchange *x)
 
 static void do_array_assemble(struct exchange *x)
 {
-    const char *array = body_word(x, "array");
+    const char *array = body_word(x, "array"), *prefer = NULL;
+    if (array != NULL && json_object_get(x->body, "prefer") != NULL && (prefer = body_word(x, "prefer")) == NULL)
+        return;
     if (array != NULL)
         answer_action(x, "array", array,
-                      appliance_array_assemble(x->control->appliance, array, body_flag(x->body, "force")));
+                      appliance_array_assemble(x->control->appliance, array, body_flag(x->body, "force"), prefer));
 }
 
 static void do_volume_scrub(struct exchange *x)
@@ -214,14 +216,43 @@ static bool body_choice(struct exchange *x, const char *key, int *choice)
     return false;
 }
 
+/* The body's policy; false: it is wrong, and answered. */
+static bool body_policy(struct exchange *x, struct appliance_policy *policy)
+{
+    return body_choice(x, "paused", &policy->paused) && body_number(x, "priority", 100, &policy->priority) &&
+           body_number(x, "min_rate", INT64_MAX, &policy->min_rate) &&
+           body_number(x, "max_rate", INT64_MAX, &policy->max_rate);
+}
+
 static void do_volume_jobs(struct exchange *x)
 {
     const char *volume = body_word(x, "volume");
     struct appliance_policy policy;
-    if (volume != NULL && body_choice(x, "paused", &policy.paused) &&
-        body_number(x, "priority", 100, &policy.priority) && body_number(x, "min_rate", INT64_MAX, &policy.min_rate) &&
-        body_number(x, "max_rate", INT64_MAX, &policy.max_rate))
+    if (volume != NULL && body_policy(x, &policy))
         answer_action(x, "volume", volume, appliance_volume_policy(x->control->appliance, volume, &policy));
+}
+
+static void do_array_jobs(struct exchange *x)
+{
+    const char *array = body_word(x, "array");
+    struct appliance_policy policy;
+    if (array != NULL && body_policy(x, &policy))
+        answer_action(x, "array", array, appliance_array_policy(x->control->appliance, array, &policy));
+}
+
+static void do_volume_init(struct exchange *x)
+{
+    const char *volume = body_word(x, "volume");
+    if (volume != NULL)
+        answer_action(x, "volume", volume,
+                      appliance_volume_init(x->control->appliance, volume, !body_flag(x->body, "stop")));
+}
+
+static void do_job_cancel(struct exchange *x)
+{
+    const char *of = body_word(x, "of");
+    if (of != NULL)
+        answer_action(x, "of", of, appliance_job_cancel(x->control->appliance, of));
 }
 
 struct route {
@@ -235,6 +266,9 @@ static const struct route routes[] = {
     {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
     {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
     {EVHTTP_REQ_POST, "/api/v1/arrays/assemble", do_array_assemble},
+    {EVHTTP_REQ_POST, "/api/v1/arrays/jobs", do_array_jobs},
+    {EVHTTP_REQ_POST, "/api/v1/jobs/cancel", do_job_cancel},
+    {EVHTTP_REQ_POST, "/api/v1/volumes/init", do_volume_init},
     {EVHTTP_REQ_POST, "/api/v1/volumes/scrub", do_volume_scrub},
     {EVHTTP_REQ_POST, "/api/v1/volumes/jobs", do_volume_jobs},
     {EVHTTP_REQ_POST, "/api/v1/disks/remove", do_disk_remove},

@@ -23,7 +23,7 @@ enum { EXIT_DONE, EXIT_REFUSED, EXIT_USAGE, EXIT_CONFIRM, EXIT_NO_DAEMON, EXIT_D
 struct arguments {
     const char *socket;
     bool json, dry_run, yes, force, repair;
-    const char *priority, *min_rate, *max_rate; /* NULL: not given */
+    const char *priority, *min_rate, *max_rate, *prefer; /* NULL: not given */
     char **words;
     int count; /* of the words behind the command, once it is found */
 };
@@ -178,10 +178,37 @@ static int run_volume_scrub_stop(const struct arguments *a)
     return act(a, "/api/v1/volumes/scrub", json_pack("{s:s, s:b}", "volume", a->words[0], "stop", true), "called off");
 }
 
+static int run_volume_init(const struct arguments *a)
+{
+    return act(a, "/api/v1/volumes/init", json_pack("{s:s}", "volume", a->words[0]),
+               "zeroes are being written to what was never written, and read back: see corbelctl status");
+}
+
+static int run_volume_init_stop(const struct arguments *a)
+{
+    return act(a, "/api/v1/volumes/init", json_pack("{s:s, s:b}", "volume", a->words[0], "stop", true), "called off");
+}
+
+static int run_job_cancel(const struct arguments *a)
+{
+    return act(a, "/api/v1/jobs/cancel", json_pack("{s:s}", "of", a->words[0]), "called off");
+}
+
 static int run_volume_pause(const struct arguments *a)
 {
     return act(a, "/api/v1/volumes/jobs", json_pack("{s:s, s:b}", "volume", a->words[0], "paused", true),
                "paused, also after a restart, until corbelctl volume resume");
+}
+
+static int run_array_pause(const struct arguments *a)
+{
+    return act(a, "/api/v1/arrays/jobs", json_pack("{s:s, s:b}", "array", a->words[0], "paused", true),
+               "all of its volumes are paused, also after a restart, until corbelctl array resume");
+}
+
+static int run_array_resume(const struct arguments *a)
+{
+    return act(a, "/api/v1/arrays/jobs", json_pack("{s:s, s:b}", "array", a->words[0], "paused", false), "resumed");
 }
 
 static int run_volume_resume(const struct arguments *a)
@@ -202,9 +229,9 @@ static bool add_rate(json_t *body, const char *key, const char *text)
     return wrong == NULL;
 }
 
-static int run_volume_rate(const struct arguments *a)
+static int set_rate(const struct arguments *a, const char *path, const char *key)
 {
-    json_t *body = json_pack("{s:s}", "volume", a->words[0]);
+    json_t *body = json_pack("{s:s}", key, a->words[0]);
     char *end = NULL;
     long priority = a->priority != NULL ? strtol(a->priority, &end, 10) : 0;
     bool good = add_rate(body, "min_rate", a->min_rate) && add_rate(body, "max_rate", a->max_rate);
@@ -215,9 +242,19 @@ static int run_volume_rate(const struct arguments *a)
     if (good && a->priority != NULL)
         json_object_set_new(body, "priority", json_integer(priority));
     if (good)
-        return act(a, "/api/v1/volumes/jobs", body, "done");
+        return act(a, path, body, "done");
     json_decref(body);
     return EXIT_USAGE;
+}
+
+static int run_volume_rate(const struct arguments *a)
+{
+    return set_rate(a, "/api/v1/volumes/jobs", "volume");
+}
+
+static int run_array_rate(const struct arguments *a)
+{
+    return set_rate(a, "/api/v1/arrays/jobs", "array");
 }
 
 /* The volume of that name ("array/volume") in a status, or NULL. */
@@ -294,8 +331,12 @@ static int run_disk_add_spare(const struct arguments *a)
 
 static int run_array_assemble(const struct arguments *a)
 {
-    return act(a, "/api/v1/arrays/assemble", json_pack("{s:s, s:b}", "array", a->words[0], "force", a->force),
-               "started: see corbelctl status");
+    json_t *body = json_pack("{s:s, s:b}", "array", a->words[0], "force", a->force);
+    if (a->prefer != NULL && json_object_set_new(body, "prefer", json_string(a->prefer)) != 0) {
+        json_decref(body);
+        body = NULL;
+    }
+    return act(a, "/api/v1/arrays/assemble", body, "started: see corbelctl status");
 }
 
 static int run_reload(const struct arguments *a)
@@ -434,13 +475,18 @@ static const struct command commands[] = {
     {"reload", NULL, 0, run_reload, "reload", "take over what is safe from the config"},
     {"array", "list", 0, run_array_list, "array list", "arrays and their states"},
     {"array", "assemble", 1, run_array_assemble, "array assemble ARRAY [--force]",
-     "start an array that waits for disks"},
+     "start an array that waits; --prefer DISK decides a split brain"},
+    {"array", "pause", 1, run_array_pause, "array pause ARRAY", "hold back work in the background on all its volumes"},
+    {"array", "resume", 1, run_array_resume, "array resume ARRAY", "let it go on"},
+    {"array", "rate", 1, run_array_rate, "array rate ARRAY [--priority P] ...", "how fast, for all its volumes"},
     {"volume", "list", 0, run_volume_list, "volume list", "volumes, levels, sizes"},
     {"volume", "scrub", 1, run_volume_scrub, "volume scrub VOLUME [--repair]",
      "compare all that is stored with its redundancy"},
     {"volume", "pause", 1, run_volume_pause, "volume pause VOLUME", "hold back all work on it in the background"},
     {"volume", "resume", 1, run_volume_resume, "volume resume VOLUME", "let it go on"},
     {"volume", "rate", 1, run_volume_rate, "volume rate VOLUME [--priority P] ...", "how fast: --min SIZE, --max SIZE"},
+    {"volume", "init", 1, run_volume_init, "volume init VOLUME", "write zeroes where nothing is stored, and verify"},
+    {"volume", "init-stop", 1, run_volume_init_stop, "volume init-stop VOLUME", "call it off"},
     {"volume", "scrub-stop", 1, run_volume_scrub_stop, "volume scrub-stop VOLUME", "call it off"},
     {"volume", "scrub-show", 1, run_volume_scrub_show, "volume scrub-show VOLUME", "what it found, and where"},
     {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
@@ -454,6 +500,8 @@ static const struct command commands[] = {
      "put another disk in the place of one, which serves until then"},
     {"disk", "remove", 1, run_disk_remove, "disk remove DISK", "let go of a failed disk or a spare, to unplug it"},
     {"disk", "forget", 1, run_disk_forget, "disk forget ARRAY/SLOT", "never take back the disk that was there"},
+    {"job", "cancel", 1, run_job_cancel, "job cancel VOLUME|DISK",
+     "call off its init or scrub, or its replacement by another disk"},
     {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
      "commands that read the volumes without Corbel"},
 };
@@ -472,12 +520,19 @@ static void print_usage(FILE *out)
 static bool parse_options(int argc, char **argv, struct arguments *a)
 {
     static const struct option options[] = {
-        {"socket", required_argument, NULL, 's'},   {"json", no_argument, NULL, 'j'},
-        {"dry-run", no_argument, NULL, 'n'},        {"yes", no_argument, NULL, 'y'},
-        {"force", no_argument, NULL, 'f'},          {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},        {"repair", no_argument, NULL, 'r'},
-        {"priority", required_argument, NULL, 'p'}, {"min", required_argument, NULL, 'm'},
-        {"max", required_argument, NULL, 'M'},      {NULL, 0, NULL, 0},
+        {"socket", required_argument, NULL, 's'},
+        {"json", no_argument, NULL, 'j'},
+        {"dry-run", no_argument, NULL, 'n'},
+        {"yes", no_argument, NULL, 'y'},
+        {"force", no_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},
+        {"repair", no_argument, NULL, 'r'},
+        {"priority", required_argument, NULL, 'p'},
+        {"min", required_argument, NULL, 'm'},
+        {"max", required_argument, NULL, 'M'},
+        {"prefer", required_argument, NULL, 'P'},
+        {NULL, 0, NULL, 0},
     };
     int option;
     while ((option = getopt_long(argc, argv, "s:jnyh", options, NULL)) != -1) {
@@ -499,6 +554,8 @@ static bool parse_options(int argc, char **argv, struct arguments *a)
             a->min_rate = optarg;
         else if (option == 'M')
             a->max_rate = optarg;
+        else if (option == 'P')
+            a->prefer = optarg;
         else if (option == 'v')
             exit(printf("corbelctl %s\n", CORBEL_VERSION) > 0 ? EXIT_DONE : EXIT_REFUSED);
         else if (option == 'h')

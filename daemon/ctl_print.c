@@ -87,6 +87,8 @@ void print_volumes(const json_t *status)
             bytes(volume, "written_bytes", written);
             printf("%-24s %-8s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"),
                    text(volume, "consistency"), size, used, chunk, read, written);
+            if (strcmp(text(volume, "init"), "foreground") == 0)
+                printf("  %s: not served until it is initialised\n", name);
             print_lost(array, volume);
         }
     }

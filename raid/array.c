@@ -583,12 +583,19 @@ void array_step(struct array *array)
 
 /* --- telling --- */
 
+unsigned array_volume_index(const struct array *array, const char *name)
+{
+    unsigned i = 0;
+    while (i < array->description.volumes_count &&
+           !(array->volumes[i].published && strcmp(array->description.volumes[i].name, name) == 0))
+        i++;
+    return i;
+}
+
 struct blkdev *array_volume(struct array *array, const char *name)
 {
-    for (unsigned i = 0; i < array->description.volumes_count; i++)
-        if (array->volumes[i].published && strcmp(array->description.volumes[i].name, name) == 0)
-            return volume_dev(array->volumes[i].volume);
-    return NULL;
+    unsigned i = array_volume_index(array, name);
+    return i < array->description.volumes_count ? volume_dev(array->volumes[i].volume) : NULL;
 }
 
 const struct sb_array *array_description(const struct array *array)

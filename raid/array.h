@@ -31,6 +31,7 @@ struct array_volume_spec {
     uint64_t size;             /* bytes; 0: all that is left */
     bool consistency_given;    /* else the default of its level */
     enum sb_consistency consistency;
+    enum sb_init init; /* begins at once; not without redundancy */
 };
 
 struct array_spec {
@@ -119,6 +120,8 @@ struct array_replacement {
 };
 /* The one that runs, or ran last; all zero: none. */
 void array_replacement(const struct array *array, struct array_replacement *out);
+/* Call it off: the old disk stays, the new one is left. Refused when none runs, or it is decided already. */
+void array_replace_cancel(struct array *array, struct array_call *call);
 
 /*
  * Begin a scrub of a volume by hand (CHECK, REPAIR), in place of a patrol that is under way; or call off what is under
@@ -127,6 +130,13 @@ void array_replacement(const struct array *array, struct array_replacement *out)
 void array_scrub(struct array *array, const char *volume, enum sb_scrub_mode mode, struct array_call *call);
 /* From now on a patrol begins by itself when the volume's last scrub is older than this; 0: never. */
 void array_scrub_interval(struct array *array, unsigned volume, uint64_t seconds);
+
+/*
+ * Begin to write zeroes to all rows of a volume that were never written, and to read them back; or call it off, also what
+ * was asked for when the volume was created. The call is over when it is begun: it goes on also after a restart. A
+ * volume whose description says SB_INIT_FOREGROUND is not to be served until it says so no more.
+ */
+void array_init_volume(struct array *array, const char *volume, bool begin, struct array_call *call);
 
 enum { SCRUB_FINDINGS = 32 };
 struct array_scrub_info {

@@ -371,6 +371,10 @@ static const char *check_volume_spec(const struct sb_array *a, const struct arra
     if (wrong != NULL)
         return SAY(why, why_len, "volume %s: %s", spec->name, wrong);
     *complete = layout.spec;
+    volume->init = spec->init;
+    if (spec->init != SB_INIT_NONE && layout.redundancy == 0)
+        return SAY(why, why_len, "volume %s (%s) cannot be initialised: that is for levels with redundancy", spec->name,
+                   raid_level_name(layout.spec.level));
     return choose_consistency(spec, &layout, &volume->consistency, why, why_len);
 }
 

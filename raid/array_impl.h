@@ -13,7 +13,8 @@
  *   map_store.c       the region maps on the members
  *   array_journal.c   the journal's part of opening, and its calls
  *   journal_store.c, journal_replay.c, journal_io.c, journal_device.c
- *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c, replace.c
+ *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c,
+ *                     replace.c, init.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
  * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
@@ -209,6 +210,8 @@ void array_step(struct array *array);
 /* places: by slot, where the disk's newest label stands (sb_label.place). */
 void array_open_description(struct loop *loop, const struct sb_array *description, const struct array_disk *disks,
                             const struct array_journals *journals, const unsigned *places, struct array_call *call);
+/* Among those that are published; volumes_count: none has the name. */
+unsigned array_volume_index(const struct array *array, const char *name);
 /* Layout and region map, then blkdev, of volume `index`, from the description. 0 or -errno with `why`. */
 int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t why_len);
 int array_open_volume(struct array *array, unsigned index, char *why, size_t why_len);

@@ -160,6 +160,22 @@ static void shadow_failed(struct shadow_owner *owner, enum blk_status status)
     replace_target_failed(container_of(owner, struct array, replace.owner), status);
 }
 
+void array_replace_cancel(struct array *array, struct array_call *call)
+{
+    struct array_replace *r = &array->replace;
+    array->calls++;
+    if (replace_is_over(array)) {
+        ARRAY_CALL_END(array, call, -EINVAL, "array %s is not replacing a disk", array->description.name);
+    } else if (!is_undecided(array)) {
+        ARRAY_CALL_END(array, call, -EBUSY, "%s",
+                       sm_state(&r->state) == REPLACE_LOOKING ? "the new disk is being looked at: try again"
+                                                              : "it is too late: the new disk is taking its place");
+    } else {
+        replace_stop(array, "it was called off");
+        array_call_over(array, call, 0);
+    }
+}
+
 /* --- joining --- */
 
 struct blkdev *replace_joining(const struct array *array, unsigned slot)

@@ -146,8 +146,9 @@ static void explain_split(const struct disk_group *group, struct assembly *out)
         say_history(group, group->ends[i], out);
     }
     SAY(out,
-        ". Each may hold acknowledged writes. Start without the disks of all but one, or with apply --force, which "
-        "takes the one with the highest generation; what the others hold will be overwritten by a rebuild");
+        ". Each may hold acknowledged writes. corbelctl array assemble %s --prefer DISK takes the one that the disk "
+        "belongs to, apply --force the one with the highest generation; what the others hold is given up",
+        out->array.name);
     if (is_very_old(group))
         SAY(out, ". One of them may be just a disk that was away for very long: then take it out, or erase it");
 }

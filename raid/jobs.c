@@ -15,7 +15,7 @@ enum { JOB_UNITS_DEEP = 3 }; /* of the window: one that is read, one that is wri
 
 static const struct job_kind *const kinds[JOB_KINDS] = {
     [JOB_REBUILD] = &rebuild_kind, [JOB_RESYNC] = &resync_kind, [JOB_REPLACE] = &replace_kind,
-    [JOB_SCRUB] = &scrub_kind,     [JOB_PATROL] = &patrol_kind,
+    [JOB_INIT] = &init_kind,       [JOB_SCRUB] = &scrub_kind,   [JOB_PATROL] = &patrol_kind,
 };
 
 static const struct sm_state jobs_states[] = {

@@ -30,8 +30,8 @@ struct array;
 struct array_job_info;
 
 /* Heaviest first. */
-enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_REPLACE, JOB_SCRUB, JOB_PATROL };
-enum { JOB_KINDS = 5, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
+enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_REPLACE, JOB_INIT, JOB_SCRUB, JOB_PATROL };
+enum { JOB_KINDS = 6, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
 
 struct job_kind {
     const char *name;
@@ -64,7 +64,7 @@ struct job_kind {
     void (*end)(struct array *, unsigned volume);
 };
 
-extern const struct job_kind rebuild_kind, resync_kind, replace_kind, scrub_kind, patrol_kind;
+extern const struct job_kind rebuild_kind, resync_kind, replace_kind, init_kind, scrub_kind, patrol_kind;
 
 /* One kind on one volume: array->volumes[volume].jobs[kind]. */
 struct job {

@@ -13,6 +13,7 @@
  *                        is lost: a media error with its offset. A reader gets everything around it.
  *                        A write of such a block gives up the row's redundancy there, if the bytes have a place of their
  *                        own; a job records what it cannot make right (row_bad.c).
+ *   zeroes read back     differ, or cannot be read: written once more; then the row stays as if never written.
  *   a write fails        the member fails (the owner's decision). The write is good if the row bears the loss, and is
  *                        acknowledged when the loss is on disk. If the member must stay, the chunk is bad.
  */
@@ -26,7 +27,7 @@ static const struct sm_state states[ROW_STATES] = {
     [ROW_PAGING] = {"paging", SM_TO(ROW_READING)},
     [ROW_READING] = {"reading", SM_TO(ROW_PLANNING) | SM_TO(ROW_STARTING)},
     [ROW_STARTING] = {"starting", SM_TO(ROW_MAPPING) | SM_TO(ROW_LOGGING) | SM_TO(ROW_WRITING) | SM_TO(ROW_PLANNING)},
-    [ROW_MAPPING] = {"mapping", SM_TO(ROW_STARTING) | SM_TO(ROW_LOGGING) | SM_TO(ROW_RECORDING)},
+    [ROW_MAPPING] = {"mapping", SM_TO(ROW_STARTING) | SM_TO(ROW_LOGGING) | SM_TO(ROW_RECORDING) | SM_TO(ROW_PLANNING)},
     [ROW_LOGGING] = {"logging", SM_TO(ROW_STARTING) | SM_TO(ROW_RECORDING)},
     [ROW_WRITING] = {"writing", SM_TO(ROW_VERIFYING) | SM_TO(ROW_PLANNING)},
     [ROW_VERIFYING] = {"verifying", SM_TO(ROW_PLANNING)},
@@ -227,7 +228,7 @@ static void role_lost(struct row_op *op, uint64_t role, enum blk_status status)
 
 static bool compares(const struct row_op *op)
 {
-    return op->kind == ROW_WORK_RESYNC || op->kind == ROW_WORK_SCRUB;
+    return op->kind == ROW_WORK_RESYNC || op->kind == ROW_WORK_SCRUB || op->kind == ROW_WORK_VERIFY;
 }
 
 static void read_done(struct row_io *io)
@@ -307,8 +308,11 @@ static void write_done(struct row_io *io)
 static void write_submit(struct row_op *op, struct row_band *band, uint64_t role, uint64_t len)
 {
     bool zero = op->kind == ROW_ZERO ||
-                ((op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_COPY) && row_is_zero(band, (unsigned)role));
-    io_submit(op, band, role, zero ? BLK_WRITE_ZEROES : BLK_WRITE, zero ? NULL : band->new[role], len, write_done);
+                ((op->kind == ROW_WORK_REBUILD || op->kind == ROW_WORK_COPY) && row_is_zero(band, band->new[role]));
+    if (zero && op->fill && op->job != NULL) /* bytes, not a word about them: the disk is to be exercised */
+        io_submit(op, band, role, BLK_WRITE, op->volume->zero_pages, len, write_done);
+    else
+        io_submit(op, band, role, zero ? BLK_WRITE_ZEROES : BLK_WRITE, zero ? NULL : band->new[role], len, write_done);
     if (op->job != NULL)
         op->job->changed = true;
 }
@@ -438,6 +442,22 @@ static bool step_locking(struct row_op *op)
     return true;
 }
 
+/* All of a row that was never written is, as far as the members stand. */
+static void filled(struct row_op *op)
+{
+    bool verified = op->kind == ROW_WORK_VERIFY;
+    if (row_region_joined(op)) {
+        row_init_begin(op);
+        return;
+    }
+    sm_move(&op->state, ROW_MAPPING);
+    op->kind = verified ? ROW_ZERO : op->kind;
+    if (op->job != NULL && !verified)
+        row_init_written(op);
+    else
+        row_region_change(op);
+}
+
 static void windows_over(struct row_op *op)
 {
     if (op->kind == ROW_WORK_RESYNC && !op->stop)
@@ -446,14 +466,10 @@ static void windows_over(struct row_op *op)
     if (op->spoiled && consistency_is_closed(op->volume->consistency)) {
         sm_move(&op->state, ROW_MAPPING);
         row_region_change(op);
+    } else if (op->fill && op->status == BLK_OK && !op->stop) {
+        filled(op);
     } else if (!changes_data(op) || op->status != BLK_OK) {
         sm_move(&op->state, op->noted ? ROW_RECORDING : ROW_DONE);
-    } else if (op->fill && row_region_joined(op)) {
-        row_columns_begin(op);
-        row_window_open(op);
-    } else if (op->fill) {
-        sm_move(&op->state, ROW_MAPPING);
-        row_region_change(op);
     } else {
         sm_move(&op->state, ROW_RECORDING);
     }
@@ -484,10 +500,32 @@ static bool step_paging(struct row_op *op)
     return true;
 }
 
+/* Read back: on, or once more from the beginning, or not at all. */
+static void step_verify(struct row_op *op)
+{
+    if (row_init_judge(op)) {
+        if (op->retry)
+            plan_again(op);
+        else
+            next_window(op);
+        return;
+    }
+    plan_again(op);
+    if (op->again)
+        fail_and_stop(op, BLK_MEDIA, volume_offset(op));
+    else
+        row_init_begin(op);
+    op->again = true;
+}
+
 static bool step_reading(struct row_op *op)
 {
     if (op->pending > 0)
         return false;
+    if (op->kind == ROW_WORK_VERIFY) {
+        step_verify(op);
+        return true;
+    }
     if (op->retry) {
         plan_again(op);
         return true;
@@ -524,7 +562,7 @@ static bool step_starting(struct row_op *op)
         plan_again(op);
         return true;
     }
-    if (op->job == NULL && !op->changing) {
+    if ((op->job == NULL || op->fill) && !op->changing) {
         if (!owner->ops->change_begin(owner, &op->task))
             return false;
         op->changing = true;
@@ -565,6 +603,9 @@ static bool step_mapping(struct row_op *op)
     if (op->spoiled) {
         sm_move(&op->state, ROW_LOGGING);
         row_log_ask(op);
+    } else if (op->flushing) {
+        sm_move(&op->state, ROW_PLANNING);
+        row_init_flushed(op);
     } else {
         sm_move(&op->state, op->fill ? ROW_RECORDING : ROW_STARTING);
     }
@@ -674,7 +715,7 @@ void row_start(struct row_op *op)
         op->places[role] = volume_place(v, op->row, role);
     op->task.run = row_task;
     op->changing = op->stop = op->retry = op->spoiled = op->logged = op->patient = op->noted = op->spoil = op->doubt =
-        false;
+        op->flushing = op->again = false;
     op->status = BLK_OK;
     op->bad_off = UINT64_MAX;
     row_run(op);

@@ -14,6 +14,7 @@
  *   row_band.c        windows, bands, and where their bytes are
  *   row_math.c        codec over bands
  *   row_scrub.c       data and redundancy compared: which chunk is wrong
+ *   row_init.c        zeroes are written, and read back
  *   row_io.c          one member's part: splitting, zeroes for those who cannot, errors to the owner
  *   row_merge.c       what jobs ask of neighbouring rows becomes one request to the member
  *
@@ -190,7 +191,16 @@ bool mirror_choose(const struct volume *v, uint64_t row, uint64_t column, uint64
 
 /* --- rows --- */
 
-enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD, ROW_WORK_SCRUB, ROW_WORK_COPY };
+enum row_kind {
+    ROW_READ,
+    ROW_WRITE,
+    ROW_ZERO,
+    ROW_WORK_RESYNC,
+    ROW_WORK_REBUILD,
+    ROW_WORK_SCRUB,
+    ROW_WORK_COPY,
+    ROW_WORK_VERIFY, /* row_init.c: ROW_ZERO before and after */
+};
 
 /*
  * What a row does, in states. A window is a range of columns; narrow rows have one, wide ones several in turn.
@@ -210,7 +220,8 @@ enum row_kind { ROW_READ, ROW_WRITE, ROW_ZERO, ROW_WORK_RESYNC, ROW_WORK_REBUILD
  *   READING    reads are in flight
  *   STARTING   waits for the array to be marked dirty (V2)
  *   MAPPING    waits for the region map: before the first write of a while that the row is dirty, before a discard
- *              that it is unwritten, after the first write ever that it is not
+ *              that it is unwritten, after the first write ever that it is not; or for a flush (row_init.c), and goes
+ *              on with PLANNING
  *   LOGGING    waits for the journal: before a write that its record is durable, before a discard, and after a write
  *              that spoiled the row, that nothing of the row is to be replayed
  *   WRITING    writes are in flight
@@ -278,6 +289,8 @@ struct row_op {
     bool doubt;     /* a write was refused by a member that stays: the row is SUSPECT */
     bool spoiled;   /* the same, when all windows are over */
     bool logged;    /* the journal stands against this window no more */
+    bool flushing;  /* row_init.c: the zeroes are written */
+    bool again;     /* row_init.c: for the second time */
     struct region_change change;
     struct journal_record record; /* its pieces: room for all roles of all bands, with a journal */
     struct journal_wait forget;
@@ -353,7 +366,7 @@ bool row_bad_written(struct row_op *op);                      /* a window was wr
 void row_compute(struct row_op *op, struct row_band *band);
 /* The new parity without the new data, into band->partial. */
 void row_compute_partial(struct row_op *op, struct row_band *band);
-bool row_is_zero(const struct row_band *band, unsigned role);
+bool row_is_zero(const struct row_band *band, struct page **pages);
 /* Byte page_off of a list of pages. */
 static inline uint8_t *row_byte(struct page **pages, uint64_t page_off)
 {
@@ -365,5 +378,11 @@ void row_scrub_begin(struct row_op *op); /* under the lock: a row in doubt is re
 /* The band is read, and its redundancy computed: what is to be written. False: not yet, look at fewer columns. */
 bool row_scrub_judge(struct row_op *op, struct row_band *band);
 void row_scrub_unreadable(struct row_op *op, const struct row_band *band);
+
+/* row_init.c */
+void row_init_begin(struct row_op *op);   /* all of it is written anew */
+void row_init_written(struct row_op *op); /* ask for a flush: the task runs when it is over */
+void row_init_flushed(struct row_op *op); /* the zeroes are to be read back */
+bool row_init_judge(struct row_op *op);   /* a window was read: is it right? */
 
 #endif

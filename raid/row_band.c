@@ -73,6 +73,8 @@ static uint64_t window_for(const struct row_op *op)
     bool copies = !v->layout.parity;
     if (op->kind == ROW_WRITE && op->fill)
         return MIN(copies ? chunk_of(op) : v->window_full, (uint64_t)(ZERO_PAGES - 1) * PAGE_BYTES);
+    if (op->kind == ROW_ZERO && op->job != NULL)
+        return MIN(chunk_of(op), (uint64_t)(ZERO_PAGES - 1) * PAGE_BYTES);
     if (op->kind == ROW_ZERO || (op->kind == ROW_WRITE && copies))
         return chunk_of(op);
     return op->kind == ROW_WRITE && op->len == v->layout.row_data ? v->window_full : v->window;
@@ -226,6 +228,8 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
         return row_plan_rebuild(&q);
     case ROW_WORK_COPY:
         return plan_copy(op, band, &q);
+    case ROW_WORK_VERIFY:
+        return (struct row_plan){.kind = PLAN_DIRECT, .reads = q.readable};
     }
     UNREACHABLE("a kind of row work that is not known");
 }

@@ -4,7 +4,8 @@
 static const enum row_kind kinds[] = {[ROW_RESYNC] = ROW_WORK_RESYNC,
                                       [ROW_REBUILD] = ROW_WORK_REBUILD,
                                       [ROW_SCRUB] = ROW_WORK_SCRUB,
-                                      [ROW_COPY] = ROW_WORK_COPY};
+                                      [ROW_COPY] = ROW_WORK_COPY,
+                                      [ROW_INIT] = ROW_ZERO};
 
 static void job_start(struct row_job *job, struct row_op *op)
 {

@@ -111,12 +111,12 @@ static bool same(const struct row_band *band, struct page **a, struct page **b)
     return true;
 }
 
-bool row_is_zero(const struct row_band *band, unsigned role)
+bool row_is_zero(const struct row_band *band, struct page **pages)
 {
     uint64_t page_off = band->column % PAGE_BYTES;
     for (uint64_t done = 0, span; done < band->len; done += span) {
         span = MIN(band->len - done, PAGE_BYTES - (page_off + done) % PAGE_BYTES);
-        const uint8_t *bytes = row_byte(band->new[role], page_off + done);
+        const uint8_t *bytes = row_byte(pages, page_off + done);
         if (bytes[0] != 0 || memcmp(bytes, bytes + 1, span - 1) != 0)
             return false;
     }

@@ -11,6 +11,8 @@
  * This is policy bitmap. With the others a row that was filled is CLEAN, and stays so when it is written
  * (writes_are_marked): DIRTY is then only what was SUSPECT and has been resynchronised.
  *
+ * A job that writes zeroes (raid/row_init.c) fills rows that are UNWRITTEN as a write does, and leaves all others alone.
+ *
  * Who writes zeroes and wants the space kept (BLK_NO_UNMAP) writes like others. Changes are asked for under the row's
  * lock, and the store (raid/map_store.c) leaves locked rows alone: so under the lock a state is what it was.
  *
@@ -26,7 +28,7 @@
 static bool wants_space(const struct row_op *op)
 {
     return op->kind == ROW_WRITE ? op->data != NULL || (op->parent->flags & BLK_NO_UNMAP) != 0
-                                 : (op->flags & BLK_NO_UNMAP) != 0;
+                                 : op->job != NULL || (op->flags & BLK_NO_UNMAP) != 0;
 }
 
 static unsigned disks_joined(const struct row_op *op)
@@ -79,6 +81,8 @@ void row_region_begin(struct row_op *op)
         return;
     if (volume_region(v, op->row) == REGION_UNWRITTEN)
         op->stop = !begin_unwritten(op);
+    else if (op->kind == ROW_ZERO && op->job != NULL) /* somebody wrote to it first */
+        op->stop = true;
     else
         op->unmap = op->kind == ROW_ZERO && op->len == v->layout.row_data && !wants_space(op);
     v->unmaps += op->unmap;
@@ -119,7 +123,7 @@ void row_region_change(struct row_op *op)
     struct volume *v = op->volume;
     op->change.to = state_wanted(op);
     v->unmarked |= op->change.to == REGION_CLEAN;
-    op->change.flush_first = op->fill;
+    op->change.flush_first = op->fill && op->job == NULL; /* row_init.c has had it flushed */
     v->owner->ops->region_change(v->owner, v->map, &op->change);
 }
 

@@ -275,11 +275,7 @@ static bool refused(struct array *array, const char *name, enum sb_scrub_mode mo
                     struct array_call *call)
 {
     const char *refusal = array_refusal(array), *a = array->description.name;
-    unsigned i = 0;
-    while (i < array->description.volumes_count &&
-           !(array->volumes[i].published && strcmp(array->description.volumes[i].name, name) == 0))
-        i++;
-    *volume = i;
+    unsigned i = *volume = array_volume_index(array, name);
     if (refusal != NULL)
         ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: nothing is scrubbed", a, refusal);
     else if (i == array->description.volumes_count)

@@ -232,3 +232,9 @@ const char *sb_scrub_mode_name(enum sb_scrub_mode mode)
     static const char *const names[] = {"none", "check", "repair", "patrol"};
     return (unsigned)mode < ARRAY_LENGTH(names) ? names[mode] : "unknown";
 }
+
+const char *sb_init_name(enum sb_init init)
+{
+    static const char *const names[] = {"none", "background", "foreground"};
+    return (unsigned)init < ARRAY_LENGTH(names) ? names[init] : "unknown";
+}

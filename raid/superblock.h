@@ -84,6 +84,9 @@ struct sb_scrub {
     uint64_t called_off_s; /* a patrol that was called off since; 0: none was */
 };
 
+/* Zeroes are being written to what was never written; FOREGROUND: and the volume is not served until that is over. */
+enum sb_init { SB_INIT_NONE, SB_INIT_BACKGROUND, SB_INIT_FOREGROUND };
+
 struct sb_volume {
     struct uuid uuid;
     char name[SB_NAME_SIZE];
@@ -98,6 +101,7 @@ struct sb_volume {
     uint64_t map_block; /* where in the map area it begins, in pairs of blocks */
     bool unmapped;      /* the map is not on the members yet: no row was ever written */
     struct sb_scrub scrub;
+    enum sb_init init; /* under way */
     /* Background work. */
     unsigned priority;           /* percent, at most 100; 0: the usual */
     uint64_t min_rate, max_rate; /* bytes a second of all members together; 0: none */
@@ -203,6 +207,7 @@ char *superblock_kept_get(const struct sb_array *array, const struct uuid *volum
 const char *sb_member_state_name(enum sb_member_state state);
 const char *sb_journal_state_name(enum sb_journal_state state);
 const char *sb_scrub_mode_name(enum sb_scrub_mode mode);
+const char *sb_init_name(enum sb_init init);
 const char *sb_consistency_name(enum sb_consistency consistency);
 /* Why a volume of this layout cannot have this policy, or NULL; and the one it gets if nothing is said. */
 const char *superblock_consistency_check(const struct layout *layout, enum sb_consistency consistency);

@@ -221,6 +221,8 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
         return "a volume's size is not what its extent can hold";
     if ((why = scrub_check(&v->scrub, &layout)) != NULL)
         return why;
+    if ((unsigned)v->init > SB_INIT_FOREGROUND || (v->init != SB_INIT_NONE && layout.redundancy == 0))
+        return "a volume is said to be initialised in a way that cannot be";
     if (v->priority > 100 || v->min_rate > INT64_MAX || v->max_rate > INT64_MAX ||
         (v->max_rate != 0 && v->max_rate < v->min_rate))
         return "a volume's priority or rates of background work are out of range";

@@ -63,6 +63,11 @@ static const char *scrub_word(unsigned value)
     return sb_scrub_mode_name((enum sb_scrub_mode)value);
 }
 
+static const char *init_word(unsigned value)
+{
+    return sb_init_name((enum sb_init)value);
+}
+
 static const char *consistency_word(unsigned value)
 {
     return sb_consistency_name((enum sb_consistency)value);
@@ -74,6 +79,7 @@ static const struct words state_words = {state_word, SB_ABSENT + 1};
 static const struct words consistency_words = {consistency_word, SB_JOURNAL + 1};
 static const struct words journal_words = {journal_word, SB_JOURNAL_DOUBTFUL + 1};
 static const struct words scrub_words = {scrub_word, SB_SCRUB_PATROL + 1};
+static const struct words init_words = {init_word, SB_INIT_FOREGROUND + 1};
 
 /* Sums and products of sizes stay within 64 bits: at most 64 PiB a member, 64 members. */
 #define BYTES_MAX  (1ull << 56)
@@ -103,9 +109,9 @@ static const struct words scrub_words = {scrub_word, SB_SCRUB_PATROL + 1};
     {                                                                                                                  \
         key, FIELD_BOOL, offsetof(struct type, member), 0, NULL, option                                                \
     }
-#define WORD(type, member, key, words)                                                                                 \
+#define WORD(type, member, key, words, option)                                                                         \
     {                                                                                                                  \
-        key, FIELD_WORD, offsetof(struct type, member), 0, &(words), false                                             \
+        key, FIELD_WORD, offsetof(struct type, member), 0, &(words), option                                            \
     }
 
 static const struct field array_fields[] = {
@@ -137,7 +143,7 @@ static const struct field fork_fields[] = {
 
 static const struct field member_fields[] = {
     UUID(sb_member, uuid, "uuid"),
-    WORD(sb_member, state, "state", state_words),
+    WORD(sb_member, state, "state", state_words, false),
     TEXT(sb_member, identity, "identity", SB_IDENTITY_SIZE),
     NUMBER(sb_member, size, "size", BYTES_MAX),
     OPTIONAL(sb_member, missed_from, "missed_from", NUMBER_MAX),
@@ -148,8 +154,8 @@ static const struct field member_fields[] = {
 static const struct field volume_fields[] = {
     UUID(sb_volume, uuid, "uuid"),
     TEXT(sb_volume, name, "name", SB_NAME_SIZE),
-    WORD(sb_volume, spec.level, "level", level_words),
-    WORD(sb_volume, spec.rotation, "rotation", rotation_words),
+    WORD(sb_volume, spec.level, "level", level_words, false),
+    WORD(sb_volume, spec.rotation, "rotation", rotation_words, false),
     SMALL(sb_volume, spec.members, "members", RAID_MEMBERS_MAX),
     SMALL(sb_volume, spec.spans, "spans", RAID_MEMBERS_MAX),
     SMALL(sb_volume, spec.copies, "copies", RAID_MEMBERS_MAX),
@@ -159,22 +165,23 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, extent, "extent", BYTES_MAX),
     NUMBER(sb_volume, size, "size", NUMBER_MAX),
     SMALL(sb_volume, logical_block, "logical_block", 4096),
-    WORD(sb_volume, consistency, "consistency", consistency_words),
+    WORD(sb_volume, consistency, "consistency", consistency_words, false),
     NUMBER(sb_volume, map_block, "map_block", NUMBER_MAX),
     BOOL(sb_volume, unmapped, "unmapped", true),
-    WORD(sb_volume, scrub.mode, "scrub", scrub_words),
+    WORD(sb_volume, scrub.mode, "scrub", scrub_words, false),
     NUMBER(sb_volume, scrub.row, "scrub_row", NUMBER_MAX),
     NUMBER(sb_volume, scrub.now.mismatched, "scrub_mismatched", NUMBER_MAX),
     NUMBER(sb_volume, scrub.now.repaired, "scrub_repaired", NUMBER_MAX),
     NUMBER(sb_volume, scrub.now.rewritten, "scrub_rewritten", NUMBER_MAX),
     NUMBER(sb_volume, scrub.now.unreadable, "scrub_unreadable", NUMBER_MAX),
     NUMBER(sb_volume, scrub.finished_s, "scrubbed", NUMBER_MAX),
-    WORD(sb_volume, scrub.last_mode, "scrubbed_mode", scrub_words),
+    WORD(sb_volume, scrub.last_mode, "scrubbed_mode", scrub_words, false),
     NUMBER(sb_volume, scrub.last.mismatched, "scrubbed_mismatched", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.repaired, "scrubbed_repaired", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.rewritten, "scrubbed_rewritten", NUMBER_MAX),
     NUMBER(sb_volume, scrub.last.unreadable, "scrubbed_unreadable", NUMBER_MAX),
     OPTIONAL(sb_volume, scrub.called_off_s, "scrub_called_off", NUMBER_MAX),
+    WORD(sb_volume, init, "init", init_words, true),
     SMALL(sb_volume, priority, "priority", 100),
     NUMBER(sb_volume, min_rate, "min_rate", NUMBER_MAX),
     NUMBER(sb_volume, max_rate, "max_rate", NUMBER_MAX),
@@ -184,7 +191,7 @@ static const struct field volume_fields[] = {
 
 static const struct field journal_fields[] = {
     UUID(sb_journal_device, uuid, "uuid"),
-    WORD(sb_journal_device, state, "state", journal_words),
+    WORD(sb_journal_device, state, "state", journal_words, false),
     TEXT(sb_journal_device, identity, "identity", SB_IDENTITY_SIZE),
     NUMBER(sb_journal_device, start, "start", BYTES_MAX),
     NUMBER(sb_journal_device, bytes, "bytes", BYTES_MAX),
@@ -243,8 +250,10 @@ static bool is_default(const struct field *field, const void *at)
         return !*(const bool *)at;
     case FIELD_KEPT:
         return *(const char *)at == '\0';
-    default:
+    case FIELD_NUMBER:
         return *(const uint64_t *)at == 0;
+    default:
+        return *(const unsigned *)at == 0;
     }
 }
 

@@ -123,9 +123,10 @@ unsigned volume_contexts(const struct volume *volume);
  * A job's work on one row: under the row's lock, make redundancy right (ROW_RESYNC: parities or copies rewritten from
  * data where they differ), fill the members that are REBUILDING (ROW_REBUILD: their chunks recomputed and written), or
  * compare all that is there (ROW_SCRUB: raid/row_scrub.c says what follows from a difference), or bring the chunk of one
- * member over to another disk (ROW_COPY).
+ * member over to another disk (ROW_COPY), or, if nothing was ever written to it, fill it with zeroes that are read back
+ * (ROW_INIT: raid/row_init.c).
  */
-enum row_work { ROW_RESYNC, ROW_REBUILD, ROW_SCRUB, ROW_COPY };
+enum row_work { ROW_RESYNC, ROW_REBUILD, ROW_SCRUB, ROW_COPY, ROW_INIT };
 
 enum row_found {
     ROW_FOUND_CHUNK,      /* bytes of one member are wrong, beyond doubt */
@@ -163,9 +164,10 @@ struct row_job {
     uint64_t row;
     void (*done)(struct row_job *);
     enum blk_status status;   /* BLK_MEDIA: some blocks could not be read nor recovered; they are on the list of bad
-                               blocks, and the rest is done. BLK_NOSPACE: that list is full. Else members are missing */
+                               blocks, and the rest is done (INIT: the row stays UNWRITTEN). BLK_NOSPACE: that list is
+                               full. Else members are missing */
     bool changed;             /* something had to be written */
-    struct row_report report; /* SCRUB */
+    struct row_report report; /* SCRUB; INIT: what did not read back as zeroes */
     struct task task;
     void *held; /* row.c's */
 };

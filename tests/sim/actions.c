@@ -8,10 +8,10 @@
 const char *sim_action_name(enum action_kind kind)
 {
     static const char *const names[ACT_KINDS] = {
-        "load",      "run",    "quiet",   "verify", "spoil",  "reads fail", "time-outs", "writes fail",
-        "slow",      "vanish", "die",     "cable",  "replug", "fail",       "online",    "kill",
-        "power",     "stop",   "split",   "scrub",  "unplug", "calm",       "rebuilt",   "opening",
-        "aftermath", "pace",   "replace", "log",    "owed",   "pulled",     "returned",  "joined"};
+        "load",   "run",   "quiet",  "verify",   "spoil",   "reads fail", "time-outs", "writes fail", "slow",
+        "vanish", "die",   "cable",  "replug",   "fail",    "online",     "kill",      "power",       "stop",
+        "split",  "scrub", "unplug", "calm",     "rebuilt", "opening",    "aftermath", "pace",        "replace",
+        "log",    "owed",  "pulled", "returned", "joined",  "init"};
     return names[kind];
 }
 
@@ -343,6 +343,19 @@ static void act_pace(struct sim *s, struct dice *dice)
     }
 }
 
+/* Mostly begun; then some requests beside it. */
+static void act_init(struct sim *s, struct dice *dice)
+{
+    unsigned volume = (unsigned)dice_below(dice, s->config.volumes);
+    if (s->array == NULL || peek_frozen(s->array))
+        return;
+    array_init_volume(s->array, s->volumes[volume].name, !dice_one_in(dice, 5), pace_call(s));
+    for (uint64_t i = dice_below(dice, 12); i > 0 && !s->crashed; i--) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 60));
+    }
+}
+
 static void replace_begun(struct array_call *call)
 {
     struct operation *op = container_of(call, struct operation, call);
@@ -581,7 +594,8 @@ void sim_action(struct sim *s, const struct action *action)
                                                                          [ACT_OWED] = scene_owed,
                                                                          [ACT_PULLED] = scene_pulled,
                                                                          [ACT_RETURNED] = scene_returned,
-                                                                         [ACT_JOINED] = scene_joined};
+                                                                         [ACT_JOINED] = scene_joined,
+                                                                         [ACT_INIT] = act_init};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

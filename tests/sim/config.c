@@ -104,7 +104,7 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3,
         [ACT_PACE] = 4,      [ACT_REPLACE] = 3,  [ACT_OWED] = 1,    [ACT_PULLED] = 1,     [ACT_RETURNED] = 1,
         [ACT_JOINED] = 1};
-    for (unsigned i = 0; i < ACT_KINDS; i++)
+    for (unsigned i = 0; i < ACT_INIT; i++) /* that one has dice of its own */
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     static const enum action_kind losses[] = {ACT_VANISH, ACT_DIE, ACT_CABLE, ACT_FAIL, ACT_UNPLUG};
     for (unsigned i = 0; i < ARRAY_LENGTH(losses) && s->config.thin; i++)
@@ -114,6 +114,16 @@ static void draw_weights(struct sim *s, struct dice *dice)
     s->config.weights[ACT_LOG] += s->config.logs > 0 && dice_one_in(dice, 3) ? 60 : 0;
     if (s->config.theme != ACT_LOAD)
         s->config.weights[s->config.theme] += 60;
+}
+
+/* In half of the runs, in some of them from the beginning. */
+static void draw_init(struct sim *s)
+{
+    struct dice dice = dice_for(s->seed, 5);
+    s->config.weights[ACT_INIT] += dice_one_in(&dice, 2) ? (unsigned)dice_range(&dice, 2, 20) : 0;
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        if (s->volumes[i].layout.redundancy > 0 && s->config.weights[ACT_INIT] > 0 && dice_one_in(&dice, 3))
+            s->volumes[i].spec.init = dice_one_in(&dice, 2) ? SB_INIT_BACKGROUND : SB_INIT_FOREGROUND;
 }
 
 static void draw_actions(struct sim *s, struct dice *dice)
@@ -145,7 +155,7 @@ static bool suits_theme(enum raid_level level, enum action_kind theme)
     bool redundant = level != RAID_JBOD && level != RAID_SPAN && level != RAID_0;
     if (theme == ACT_AFTERMATH || theme == ACT_LOG)
         return level >= RAID_3;
-    if (theme == ACT_OWED || theme == ACT_PULLED || theme == ACT_RETURNED || theme == ACT_JOINED)
+    if (theme == ACT_INIT || theme == ACT_OWED || theme == ACT_PULLED || theme == ACT_RETURNED || theme == ACT_JOINED)
         return redundant;
     return theme != ACT_SPLIT || level == RAID_1 || level == RAID_10;
 }
@@ -183,6 +193,7 @@ void config_draw(struct sim *s, enum action_kind theme)
         draw_volume(s, &dice, second, c->volumes++);
     draw_consistency(s);
     draw_weights(s, &dice);
+    draw_init(s);
     draw_actions(s, &dice);
     c->scarce = dice_one_in(&dice, c->theme == ACT_OWED ? 1 : 4); /* then rows are rebuilt one by one */
 }

@@ -177,6 +177,10 @@ plant device-loss-not-waited-for 5000:log \
     raid/journal_device.c '/^static void record(/,/^}/s/array->losses.generation = .*;/;/'
 plant device-given-up-before-written-out 3000:log \
     raid/journal_store.c '/^static void drain(/,/^}/s/(done_below(j) < j->next_id \&\& !j->array->frozen)/false/'
+plant zeroes-over-what-was-written 2000:init \
+    raid/row_region.c '/somebody wrote to it first/,/stop = true/s/op->stop = true;/op->fill = true;/'
+plant initialised-before-flushed 2000:init \
+    raid/row_init.c 's/op->change.flush_first = true;/op->change.flush_first = false;/'
 }
 
 rm -rf "$tree"

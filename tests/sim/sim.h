@@ -65,6 +65,7 @@ enum action_kind {
     ACT_PULLED,
     ACT_RETURNED,
     ACT_JOINED,
+    ACT_INIT, /* zeroes to what was never written; or no more */
     ACT_KINDS,
 };
 

@@ -127,7 +127,7 @@ kill_daemon() {
 status_field() { $CTL --json status | sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p"; }
 array_state() { $CTL array list | awk '$1 == "r" {print $2}'; }
 # The last row of a rebuild is done a little before its disk is online.
-no_jobs() { [ -z "$($CTL status | grep -E '^  (resync|rebuild|scrub|patrol) of|^[^ ]*/[0-9]* *rebuilding ' || :)" ]; }
+no_jobs() { [ -z "$($CTL status | grep -E '^  (resync|rebuild|scrub|patrol|init) of|^[^ ]*/[0-9]* *rebuilding ' || :)" ]; }
 wait_idle() { wait_for_long no_jobs || fail "jobs did not end: $($CTL status | grep ' of ')"; }
 wait_for_long() {
     tries=0

@@ -17,6 +17,11 @@ rebuild_waits() {
     grep -q 'rebuild of v: .* waits: paused' "$DIR/out"
 }
 wait_for rebuild_waits || fail "$(cat "$DIR/out")"
+$CTL job cancel r/v 2>"$DIR/out" && fail "a rebuild was called off"
+grep -q 'rebuild of volume r/v is never called off' "$DIR/out" || fail "$(cat "$DIR/out")"
+$CTL job cancel r/1 2>"$DIR/out" && fail "a rebuild was called off by its slot"
+grep -q 'being rebuilt: that is never called off' "$DIR/out" || fail "$(cat "$DIR/out")"
+$CTL job cancel r/9 2>/dev/null && fail "a job of a disk that is not there was called off"
 $CTL volume rate r/v --priority 101 2>/dev/null && fail "a priority of 101"
 $CTL volume rate r/v --min "2 MiB" --max "1 MiB" 2>/dev/null && fail "a maximum below the minimum"
 # What corbelctl would not send: refused, and nothing is changed.
@@ -37,7 +42,16 @@ stop_daemon
 start_daemon
 $CTL status --json >"$DIR/out" || :
 grep -q '"paused": true' "$DIR/out" && grep -q '"max_rate": 943718400' "$DIR/out" || fail "forgotten: $(cat "$DIR/out")"
-$CTL volume resume r/v >/dev/null
+$CTL array resume r >/dev/null || fail "array resume"
+$CTL array pause r >/dev/null || fail "array pause"
+$CTL array rate r --priority 30 --max "800 MiB" >/dev/null || fail "array rate"
+$CTL array rate r --priority 0 2>/dev/null && fail "a priority of 0"
+$CTL array pause s 2>/dev/null && fail "an array that is not there"
+$CTL status --json >"$DIR/out" || :
+if grep -q '"kind": "rebuild"' "$DIR/out"; then
+    grep -q '"paused": true' "$DIR/out" && grep -q '"max_rate": 838860800' "$DIR/out" || fail "$(cat "$DIR/out")"
+fi
+$CTL array resume r >/dev/null
 wait_idle
 nbdcopy "$NBD" "$DIR/back"
 cmp "$DIR/in" "$DIR/back" || fail "the volume changed"

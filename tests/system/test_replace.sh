@@ -31,6 +31,21 @@ $CTL disk fail r/3 >/dev/null
 $CTL disk replace "$DIR/d3" "$DIR/n2" >/dev/null || fail "a larger disk"
 wait_idle
 [ "$(array_state)" = optimal ] || fail "$($CTL status)"
+
+# Called off: the old disk stays, and the new one can be used again.
+$CTL job cancel r/2 2>/dev/null && fail "nothing was called off"
+truncate -s 64M "$DIR/n3"
+for by in r/2 "$DIR/d2" "$DIR/n3"; do
+    $CTL array pause r >/dev/null
+    $CTL disk replace r/2 "$DIR/n3" >/dev/null || fail "disk replace before $by"
+    $CTL job cancel r/v 2>"$DIR/out" && fail "called off by the volume"
+    grep -q 'call that off by its slot' "$DIR/out" || fail "$(cat "$DIR/out")"
+    $CTL job cancel "$by" >/dev/null || fail "job cancel $by"
+    gone() { ! $CTL status | grep -q 'replace of' && $CTL disk list | grep '^r/2 ' | grep -q "$DIR/d2"; }
+    wait_for gone || fail "job cancel $by: $($CTL status)"
+    sleep 1.5 # the new disk is closed within a second
+done
+$CTL array resume r >/dev/null
 $CTL volume scrub r/v >/dev/null
 wait_idle
 $CTL volume scrub-show r/v | grep -q ': 0 blocks' || fail "$($CTL volume scrub-show r/v)"

@@ -30,7 +30,23 @@ stop_daemon
 launch_daemon
 [ "$(array_state)" = not ] || fail "a split brain started: $($CTL array list)"
 $CTL array list | grep -q 'ran apart from each other' || fail "the reason: $($CTL array list)"
+$CTL array list | grep -q 'corbelctl array assemble r --prefer DISK' || fail "the way out: $($CTL array list)"
+
+# The operator prefers one half; then the other has nothing to say any more.
+$CTL array assemble r --prefer "$DIR/d7" 2>/dev/null && fail "a disk that is not there was preferred"
+cp "$DIR/d0" "$DIR/first"
+cp "$DIR/d1" "$DIR/second"
+$CTL array assemble r --prefer "$DIR/d0" >/dev/null || fail "assemble --prefer"
+grep -q "the history of disk $DIR/d0 was chosen by hand" "$LOG" || fail "the choice is not in the log"
+qemu-io -f raw -c 'read -P 2 0 1M' "$NBD" | grep -q 'verification failed' && fail "the other half was chosen"
+$CTL array assemble r --prefer "$DIR/d1" 2>"$DIR/out" && fail "preferred while it runs"
+grep -q 'there is no split brain' "$DIR/out" || fail "$(cat "$DIR/out")"
+$CTL disk online "$DIR/d1" >/dev/null || fail "the half that lost is not taken"
+wait_idle
+[ "$(array_state)" = optimal ] || fail "not whole: $($CTL array list)"
 stop_daemon
+mv "$DIR/first" "$DIR/d0"
+mv "$DIR/second" "$DIR/d1"
 
 # The operator decides for the second half.
 mv "$DIR/d0" "$DIR/first"

@@ -303,6 +303,37 @@ Test(config, a_journal_has_one_disk_or_two_and_they_are_its_own)
     }
 }
 
+Test(config, init_is_for_levels_with_redundancy)
+{
+    static const struct {
+        const char *level, *init, *wrong; /* wrong: NULL, or a part of the message */
+        int value;
+    } cases[] = {
+        {"raid5", "none", NULL, SB_INIT_NONE},
+        {"raid5", "background", NULL, SB_INIT_BACKGROUND},
+        {"raid1", "foreground", NULL, SB_INIT_FOREGROUND},
+        {"raid0", "none", NULL, SB_INIT_NONE},
+        {"raid0", "background", "volume \"v\" (raid0): only levels with redundancy can be initialised", 0},
+        {"raid5", "yes", "is none of none, background and foreground", 0},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "arrays = ( { name = \"a\"; disks = [ \"/d0\", \"/d1\", \"/d2\", \"/d3\" ];\n"
+                 "  volumes = ( { name = \"v\"; level = \"%s\"; init = \"%s\"; } ); } );\n",
+                 cases[i].level, cases[i].init);
+        struct loaded l = load(text);
+        cr_assert((l.config != NULL) == (cases[i].wrong == NULL), "%s, %s", cases[i].level, cases[i].init);
+        if (l.config == NULL) {
+            cr_expect(strstr(l.errors.lines[0], cases[i].wrong) != NULL, "%s", l.errors.lines[0]);
+        } else {
+            const struct config_array *a = config_item(&l.config->arrays, struct config_array, 0);
+            cr_expect_eq(config_item(&a->volumes, struct config_volume, 0)->init, cases[i].value, "case %u", i);
+        }
+        unload(&l);
+    }
+}
+
 Test(config, a_consistency_policy_must_go_with_its_level)
 {
     static const struct {

@@ -210,6 +210,20 @@ bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode)
     return call_wait(rig, &call);
 }
 
+bool rig_init(struct rig *rig, const char *volume, bool begin)
+{
+    struct rig_call call = rig_call();
+    array_init_volume(rig->array, volume, begin, &call.call);
+    return call_wait(rig, &call);
+}
+
+bool rig_replace_cancel(struct rig *rig)
+{
+    struct rig_call call = rig_call();
+    array_replace_cancel(rig->array, &call.call);
+    return call_wait(rig, &call);
+}
+
 bool rig_online_disk(struct rig *rig, unsigned slot, unsigned disk)
 {
     struct rig_call call = rig_call();

@@ -59,6 +59,8 @@ bool rig_replace(struct rig *rig, unsigned slot, unsigned disk);
 bool rig_replaced(struct rig *rig);
 bool rig_forget(struct rig *rig, unsigned slot);
 bool rig_scrub(struct rig *rig, const char *volume, enum sb_scrub_mode mode);
+bool rig_init(struct rig *rig, const char *volume, bool begin);
+bool rig_replace_cancel(struct rig *rig);
 bool rig_rate(struct rig *rig, unsigned volume, unsigned priority, uint64_t min_rate, uint64_t max_rate);
 bool rig_pause(struct rig *rig, unsigned volume, bool paused);
 bool rig_volume_keep(struct rig *rig, unsigned volume, const char *name, const char *json);

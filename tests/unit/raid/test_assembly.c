@@ -330,8 +330,8 @@ Test(assembly, two_halves_that_ran_apart_are_a_split_brain)
     expect(ASSEMBLY_SPLIT, false, "a -");
     expect_reason("array tank: its members ran apart from each other: a ran from generation 11 to 41, last changed "
                   "2024-02-29 12:34 UTC; b ran from generation 11 to 11, last changed 2023-11-14 22:15 UTC. Each may "
-                  "hold acknowledged writes. Start without the disks of all but one, or with apply --force, which "
-                  "takes the one with the highest generation; what the others hold will be overwritten by a rebuild");
+                  "hold acknowledged writes. corbelctl array assemble tank --prefer DISK takes the one that the disk "
+                  "belongs to, apply --force the one with the highest generation; what the others hold is given up");
 }
 
 Test(assembly, a_split_brain_is_decided_by_preference)

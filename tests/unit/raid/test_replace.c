@@ -160,6 +160,26 @@ Test(replace, what_the_old_disk_cannot_read_comes_from_the_others)
     rig_destroy(rig);
 }
 
+Test(replace, is_called_off)
+{
+    struct rig *rig = rig_create(4, DISK);
+    unsigned disk = begin(rig, RAID_5, 4 * MIB);
+    struct array_replacement r;
+    cr_expect(!rig_replace_cancel(rig));
+    cr_expect_str_eq(rig->message, "array r0 is not replacing a disk");
+    slow(rig, SLOW_NS);
+    cr_assert(rig_replace(rig, SLOT, disk), "%s", rig->message);
+    cr_assert(rig_replace_cancel(rig), "%s", rig->message);
+    cr_expect(!rig_replaced(rig));
+    cr_expect_str_eq(rig->message, "it was called off");
+    array_replacement(rig->array, &r);
+    cr_expect_eq(r.left, rig->dev[disk], "the new disk is given back");
+    cr_expect_str_eq(rig_info(rig).state, "optimal");
+    cr_expect_str_eq(rig_info(rig).members[SLOT].identity, rig_disk(rig, SLOT).identity);
+    cr_expect(rig_holds(rig, "v", 1));
+    rig_destroy(rig);
+}
+
 Test(replace, what_nobody_can_read_ends_it)
 {
     struct rig *rig = rig_create(3, DISK);

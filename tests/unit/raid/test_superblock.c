@@ -23,6 +23,7 @@ static struct sb_label typical(void)
     struct sb_volume *scrubbed = label_add_volume(&array, RAID_50, 64 * MIB);
     scrubbed->consistency = SB_PPL;
     scrubbed->scrub = (struct sb_scrub){SB_SCRUB_REPAIR, 5, {6, 7, 8, 9}, 10, SB_SCRUB_CHECK, {11, 12, 13, 14}, 15};
+    scrubbed->init = SB_INIT_FOREGROUND;
     label_add_volume(&array, RAID_0, 10 * MIB)->logical_block = 4096;
     label_add_volume(&array, RAID_JBOD, 10 * MIB)->slot = 5;
     array.members[4].state = SB_FAILED;
@@ -149,6 +150,7 @@ Test(superblock, what_is_written_reads_back)
         cr_expect(v->start == w->start && v->extent == w->extent && v->size == w->size, "volume %u", i);
         cr_expect(v->logical_block == w->logical_block && v->slot == w->slot, "volume %u", i);
         cr_expect_eq(memcmp(&v->scrub, &w->scrub, sizeof v->scrub), 0, "volume %u", i);
+        cr_expect_eq(v->init, w->init, "volume %u", i);
         cr_expect(v->consistency == w->consistency && v->map_block == w->map_block && v->unmapped == w->unmapped,
                   "volume %u", i);
     }
