@@ -110,6 +110,8 @@ static const struct scsi_command commands[] = {
      USE(0x89, 0x18, LBA8, 0, 0, 0, 0xff, 0x1f)},
     {PLAIN(0x8a), 16, WRITES, 0, 0, OUT, "WRITE(16)", scsi_transfer_parse, scsi_write_run,
      USE(0x8a, 0x18, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x8b), 16, WRITES | COMMAND_ATOMIC, 0, 0, OUT, "ORWRITE(16)", scsi_transfer_parse, scsi_orwrite_run,
+     USE(0x8b, 0x18, LBA8, LBA4, 0x1f)},
     {PLAIN(0x8e), 16, WRITES, 0, 0, OUT, "WRITE AND VERIFY(16)", scsi_write_verify_parse, scsi_write_verify_run,
      USE(0x8e, 0x12, LBA8, LBA4, 0x1f)},
     {PLAIN(0x8f), 16, READS, 0, 0, OUT, "VERIFY(16)", scsi_verify_parse, scsi_verify_run,
@@ -120,6 +122,8 @@ static const struct scsi_command commands[] = {
      USE_LONG(0x91, 0x06, LBA8, LBA4, 0x1f)},
     {PLAIN(0x93), 16, SAMES, 0, 0, OUT, "WRITE SAME(16)", scsi_write_same_parse, scsi_write_same_run,
      USE_LONG(0x93, 0x09, LBA8, LBA4, 0x1f)},
+    {PLAIN(0x9c), 16, ATOMIC | COMMAND_WHOLE, 0, 0, OUT, "WRITE ATOMIC(16)", scsi_write_atomic_parse, scsi_write_run,
+     USE(0x9c, 0x18, LBA8, 0xff, 0xff, 0xff, 0xff, 0x1f)},
     {ACTION(0x9e, 0x10), 16, HARMLESS, 10, 4, IN, "READ CAPACITY(16)", scsi_parse_reply, scsi_read_capacity16_run,
      USE(0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, LBA4)},
     {ACTION(0x9e, 0x12), 16, READS, 10, 4, IN, "GET LBA STATUS", scsi_lba_status_parse, scsi_lba_status_run,
@@ -156,7 +160,10 @@ const struct scsi_command *scsi_commands(unsigned *count)
 
 bool scsi_command_supported(const struct scsi_command *command, const struct scsi_lu *lu)
 {
-    return !(command->flags & COMMAND_UNMAPS) || lu == NULL || lu->dev->info.discards;
+    if (lu == NULL)
+        return true;
+    return (!(command->flags & COMMAND_UNMAPS) || lu->dev->info.discards) &&
+           (!(command->flags & COMMAND_WHOLE) || lu_atomic_blocks(lu) > 1);
 }
 
 bool scsi_opcode_has_actions(uint8_t opcode)

@@ -22,6 +22,7 @@ enum {
     COMMAND_READS = 128,         /* allowed under a persistent reservation that excludes writing only (SPC-4 5.12.1) */
     COMMAND_HARMLESS = 256,      /* allowed under any */
     COMMAND_PERSISTENT = 512,    /* conflicts with any SPC-2 reservation, one's own included (SPC-2 5.5.1) */
+    COMMAND_WHOLE = 1024,        /* exists only where the device writes more than a block atomically */
 };
 
 enum { OPCODE_START_STOP = 0x1b, CDB_START = 0x01 }; /* byte 4 */
@@ -119,6 +120,9 @@ bool scsi_write_verify_parse(struct scsi_task *task);
 void scsi_write_verify_run(struct scsi_task *task);
 bool scsi_compare_write_parse(struct scsi_task *task);
 void scsi_compare_write_run(struct scsi_task *task);
+/* command_whole.c */
+void scsi_orwrite_run(struct scsi_task *task);
+bool scsi_write_atomic_parse(struct scsi_task *task);
 /* command_provision.c */
 bool scsi_write_same_parse(struct scsi_task *task);
 void scsi_write_same_run(struct scsi_task *task);

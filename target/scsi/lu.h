@@ -14,6 +14,7 @@
 #ifndef TARGET_SCSI_LU_H
 #define TARGET_SCSI_LU_H
 
+#include "core/check.h"
 #include "target/scsi/log_page.h"
 #include "target/scsi/mode_page.h"
 #include "target/scsi/reservation.h"
@@ -100,6 +101,12 @@ static inline uint32_t lu_block(const struct scsi_lu *lu)
 static inline uint64_t lu_blocks(const struct scsi_lu *lu)
 {
     return lu->dev->info.size / lu->dev->info.logical_block;
+}
+
+/* Blocks that are written whole or not at all, from a multiple of them on. */
+static inline uint32_t lu_atomic_blocks(const struct scsi_lu *lu)
+{
+    return MAX(lu->dev->info.atomic_write / lu->dev->info.logical_block, 1u);
 }
 
 #endif
