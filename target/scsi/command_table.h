@@ -23,6 +23,7 @@ enum {
     COMMAND_HARMLESS = 256,      /* allowed under any */
     COMMAND_PERSISTENT = 512,    /* conflicts with any SPC-2 reservation, one's own included (SPC-2 5.5.1) */
     COMMAND_WHOLE = 1024,        /* exists only where the device writes more than a block atomically */
+    COMMAND_COPIES = 2048, /* reads here and writes there: what it may do is looked at piece by piece (copy_move.h) */
 };
 
 enum { OPCODE_START_STOP = 0x1b, CDB_START = 0x01 }; /* byte 4 */
@@ -123,6 +124,15 @@ void scsi_compare_write_run(struct scsi_task *task);
 /* command_whole.c */
 void scsi_orwrite_run(struct scsi_task *task);
 bool scsi_write_atomic_parse(struct scsi_task *task);
+/* command_copy.c, command_copy_result.c */
+bool scsi_copy_parse(struct scsi_task *task);
+void scsi_copy_run(struct scsi_task *task);
+bool scsi_copy_status_parse(struct scsi_task *task);
+void scsi_copy_status_run(struct scsi_task *task);
+void scsi_copy_failed_run(struct scsi_task *task);
+bool scsi_copy_status4_parse(struct scsi_task *task);
+void scsi_copy_status4_run(struct scsi_task *task);
+void scsi_copy_parameters_run(struct scsi_task *task);
 /* command_provision.c */
 bool scsi_write_same_parse(struct scsi_task *task);
 void scsi_write_same_run(struct scsi_task *task);

@@ -13,6 +13,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "target/scsi/copy_result.h"
 #include "target/scsi/reservation_record.h"
 #include "target/scsi/scratch.h"
 
@@ -215,8 +216,12 @@ struct scsi_target *scsi_target_create(struct loop *loop, const char *name)
     text_format(target->name, sizeof target->name, "%s", name);
     TAILQ_INIT(&target->nexuses);
     target->scratch = scsi_scratch_create(loop);
-    if (target->scratch != NULL)
+    target->copies = calloc(1, sizeof *target->copies);
+    if (target->scratch != NULL && target->copies != NULL)
         return target;
+    if (target->scratch != NULL)
+        scsi_scratch_destroy(target->scratch);
+    free(target->copies);
     free(target);
     return NULL;
 }
@@ -228,6 +233,7 @@ void scsi_target_destroy(struct scsi_target *target)
         if (target->lus[lun] != NULL)
             lu_destroy(target->lus[lun]);
     scsi_scratch_destroy(target->scratch);
+    free(target->copies);
     free(target);
 }
 
@@ -252,6 +258,7 @@ void scsi_nexus_destroy(struct scsi_nexus *nexus)
         if (lu != NULL && lu->reserved_by == nexus)
             lu->reserved_by = NULL;
     }
+    copy_results_forget(nexus->target->copies, nexus);
     TAILQ_REMOVE(&nexus->target->nexuses, nexus, link);
     free(nexus);
 }

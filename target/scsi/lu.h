@@ -72,6 +72,7 @@ struct scsi_target {
     struct scsi_lu *lus[SCSI_LUNS_MAX];
     TAILQ_HEAD(, scsi_nexus) nexuses;
     struct scsi_scratch *scratch;
+    struct copy_results *copies;
 };
 
 /* The LU that a LUN names at the target itself, or for a nexus. NULL: none. */

@@ -8,7 +8,7 @@
 
 static bool writes(const struct scsi_task *task)
 {
-    return (task->command->flags & COMMAND_WRITES) != 0;
+    return (task->command->flags & (COMMAND_WRITES | COMMAND_COPIES)) != 0;
 }
 
 static bool atomic(const struct scsi_task *task)
@@ -62,4 +62,15 @@ void scsi_order_leave(struct scsi_task *task)
         blocked->waiting_on = NULL;
         scsi_task_continue(blocked);
     }
+}
+
+bool scsi_order_move(struct scsi_task *task, struct scsi_lu *lu, uint64_t lba, uint64_t blocks)
+{
+    struct scsi_lu *before = task->lu;
+    scsi_order_leave(task);
+    scsi_persist_look(before);
+    task->lu = lu;
+    task->lba = lba;
+    task->blocks = blocks;
+    return scsi_order_enter(task);
 }

@@ -14,6 +14,8 @@
 
 /* The task joins its LU's running ones. False: it stands in line, and its command is run when its turn comes. */
 bool scsi_order_enter(struct scsi_task *task);
+/* A task that runs leaves where it was, for this range of this LU of the same target. False: it stands in line there. */
+bool scsi_order_move(struct scsi_task *task, struct scsi_lu *lu, uint64_t lba, uint64_t blocks);
 /* The task is over and stands in no line; others may start. */
 void scsi_order_leave(struct scsi_task *task);
 

@@ -40,6 +40,7 @@ struct scsi_nexus;   /* an initiator port at a target */
 struct scsi_command; /* a row of the command table */
 struct scsi_scratch; /* a few pages to read into (scratch.c) */
 struct scsi_task_list;
+struct copy_result; /* what became of a copy (copy_result.h) */
 struct reservations;
 
 /*
@@ -124,10 +125,14 @@ struct scsi_task {
     struct page *repeated[SCSI_REPEAT_PAGES];
     uint64_t lba, blocks; /* the range of the medium, from the CDB */
     uint64_t position;    /* bytes of it (or descriptors) dealt with */
+    uint64_t until;       /* a copy's: the place up to which it is known what is written */
+    uint64_t moved;       /* a copy's: bytes, in all pieces */
+    struct copy_result *copy;
     uint64_t started_ns;
     uint32_t step;      /* bytes of the block request in flight */
-    uint32_t count;     /* descriptors of an UNMAP list */
+    uint32_t count;     /* descriptors of an UNMAP list; segments of a copy that are over */
     uint8_t phase;      /* a command's own: what comes next */
+    uint8_t move;       /* the same, of a piece of a copy */
     uint16_t preempted; /* scsi_nexus.preempted when it was parsed */
     bool running, aborted;
 };

@@ -16,6 +16,7 @@ enum scsi_sense_key {
     SENSE_ILLEGAL_REQUEST = 0x5,
     SENSE_UNIT_ATTENTION = 0x6,
     SENSE_DATA_PROTECT = 0x7,
+    SENSE_COPY_ABORTED = 0xa,
     SENSE_ABORTED_COMMAND = 0xb,
     SENSE_MISCOMPARE = 0xe,
 };
@@ -47,6 +48,16 @@ SENSE_OF(sense_not_kept, SENSE_HARDWARE_ERROR, 0x44, 0x00);
 SENSE_OF(sense_not_saved, SENSE_ILLEGAL_REQUEST, 0x39, 0x00);
 SENSE_OF(sense_read_only, SENSE_DATA_PROTECT, 0x27, 0x00);
 SENSE_OF(sense_software_protect, SENSE_DATA_PROTECT, 0x27, 0x02);
+SENSE_OF(sense_many_cscds, SENSE_ILLEGAL_REQUEST, 0x26, 0x06);
+SENSE_OF(sense_cscd_type, SENSE_ILLEGAL_REQUEST, 0x26, 0x07);
+SENSE_OF(sense_many_segments, SENSE_ILLEGAL_REQUEST, 0x26, 0x08);
+SENSE_OF(sense_segment_type, SENSE_ILLEGAL_REQUEST, 0x26, 0x09);
+SENSE_OF(sense_inline_data, SENSE_ILLEGAL_REQUEST, 0x26, 0x0b);
+SENSE_OF(sense_copy_id_used, SENSE_ILLEGAL_REQUEST, 0x00, 0x16);   /* operation in progress */
+SENSE_OF(sense_copy_resources, SENSE_ILLEGAL_REQUEST, 0x55, 0x03); /* insufficient resources */
+SENSE_OF(sense_copy_range, SENSE_COPY_ABORTED, 0x00, 0x00);
+SENSE_OF(sense_copy_unreachable, SENSE_COPY_ABORTED, 0x08, 0x04);
+SENSE_OF(sense_copy_device, SENSE_COPY_ABORTED, 0x0d, 0x01); /* third party device failure */
 SENSE_OF(sense_miscompare, SENSE_MISCOMPARE, 0x1d, 0x00);
 #undef SENSE_OF
 

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "target/scsi/command_table.h"
+#include "target/scsi/copy_result.h"
 #include "target/scsi/order.h"
 #include "target/scsi/scratch.h"
 
@@ -47,6 +48,8 @@ static void task_reset(struct scsi_task *task)
     task->status = SCSI_GOOD;
     task->sense_len = task->phase = 0;
     task->lba = task->blocks = task->position = task->count = 0;
+    task->until = task->moved = task->move = 0;
+    task->copy = NULL;
     task->waiting_on = NULL;
     task->running = task->aborted = false;
     task->req.dev = NULL;
@@ -83,6 +86,12 @@ static enum persist_class persist_class(const struct scsi_task *task)
     if ((command->flags & COMMAND_HARMLESS) || (command->opcode == OPCODE_START_STOP && (task->cdb[4] & CDB_START)))
         return PERSIST_HARMLESS;
     return command->flags & COMMAND_READS ? PERSIST_READS : PERSIST_CHANGES;
+}
+
+bool scsi_lu_forbids(const struct scsi_lu *lu, const struct scsi_nexus *nexus, enum persist_class class)
+{
+    return (lu->reserved_by != NULL && lu->reserved_by != nexus) ||
+           reservations_forbid(lu->persist, nexus->port_name, class);
 }
 
 static bool reservation_conflict(const struct scsi_task *task)
@@ -163,6 +172,10 @@ static void count(const struct scsi_task *task)
         c->reads++;
         c->read_blocks += task->blocks;
         c->read_ns += took_ns;
+    } else if (task->command->flags & COMMAND_COPIES) {
+        c->writes++;
+        c->wrote_blocks += task->moved / lu_block(task->lu);
+        c->write_ns += took_ns;
     } else if (task->command->flags & COMMAND_WRITES) {
         c->writes++;
         c->wrote_blocks += task->received_len / lu_block(task->lu);
@@ -189,6 +202,7 @@ static void task_finish(struct task *finish)
         task->sense_len = 0;
         task->result_len = 0;
     }
+    copy_result_end(task);
     task->done(task);
 }
 
@@ -260,13 +274,21 @@ static void block_done(struct blk_req *req)
     }
     bool writing = req->op != BLK_READ;
     struct scsi_sense sense = scsi_sense_of_block(req->status, writing, req->bad_off / lu_block(task->lu));
+    if ((task->command->flags & COMMAND_COPIES) && req->status != BLK_NOSPACE) /* that one initiators wait for */
+        sense = sense_copy_device;
     scsi_task_fail(task, &sense);
 }
 
 void scsi_task_submit(struct scsi_task *task, enum blk_op op, unsigned flags, uint64_t off, uint64_t len,
                       struct page **pages)
 {
-    struct blkdev *dev = task->lu->dev;
+    scsi_task_submit_to(task, task->lu, op, flags, off, len, pages);
+}
+
+void scsi_task_submit_to(struct scsi_task *task, struct scsi_lu *lu, enum blk_op op, unsigned flags, uint64_t off,
+                         uint64_t len, struct page **pages)
+{
+    struct blkdev *dev = lu->dev;
     if (len > dev->info.size || off > dev->info.size - len) { /* it shrank since the CDB was checked */
         scsi_task_fail(task, &sense_out_of_range);
         return;

@@ -23,6 +23,11 @@ bool scsi_task_read_only(const struct scsi_task *task);
 /* One block request. Pages as core/blkdev.h wants them; NULL for operations without data. */
 void scsi_task_submit(struct scsi_task *task, enum blk_op op, unsigned flags, uint64_t off, uint64_t len,
                       struct page **pages);
+/* The same at another LU of the target. */
+void scsi_task_submit_to(struct scsi_task *task, struct scsi_lu *lu, enum blk_op op, unsigned flags, uint64_t off,
+                         uint64_t len, struct page **pages);
+/* Does a reservation of the LU keep the nexus from this? */
+bool scsi_lu_forbids(const struct scsi_lu *lu, const struct scsi_nexus *nexus, enum persist_class class);
 /* Ends: `done` follows from the loop. */
 void scsi_task_end(struct scsi_task *task, enum scsi_status status);
 void scsi_task_fail(struct scsi_task *task, const struct scsi_sense *sense);

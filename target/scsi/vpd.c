@@ -27,7 +27,7 @@ void scsi_inquiry_build(uint8_t out[INQUIRY_BYTES], const struct scsi_lu *lu)
     out[0] = lu != NULL ? 0x00 : 0x7f; /* no device here, and none can be: SPC-4 6.6.2 */
     out[2] = 0x06;                     /* SPC-4 */
     out[3] = 0x12;                     /* HISUP, response data format 2 */
-    out[5] = 0x10;                     /* TPGS: implicit */
+    out[5] = lu != NULL ? 0x18 : 0x10; /* TPGS: implicit; 3PC */
     out[4] = INQUIRY_BYTES - 5;
     out[6] = 0x10; /* MULTIP */
     out[7] = 0x02; /* CMDQUE */
@@ -178,9 +178,9 @@ static const struct vpd_page {
     uint8_t code;
     uint32_t (*build)(uint8_t *out, const struct scsi_lu *lu);
 } vpd_pages[] = {
-    {0x00, page_supported},       {0x80, page_serial},       {0x83, page_identification}, {0x85, page_management},
-    {0x86, page_extended},        {0x87, page_policy},       {0x88, page_ports},          {0xb0, page_block_limits},
-    {0xb1, page_characteristics}, {0xb2, page_provisioning},
+    {0x00, page_supported},    {0x80, page_serial},          {0x83, page_identification}, {0x85, page_management},
+    {0x86, page_extended},     {0x87, page_policy},          {0x88, page_ports},          {0x8f, scsi_vpd_copy},
+    {0xb0, page_block_limits}, {0xb1, page_characteristics}, {0xb2, page_provisioning},
 };
 
 static uint32_t page_supported(uint8_t *out, const struct scsi_lu *lu)

@@ -75,6 +75,13 @@ static void keeper_keep(struct scsi_keeper *door, struct scsi_keep *call)
         rig_keeper_answer(keeper);
 }
 
+void rig_naa(unsigned lun, uint8_t out[16])
+{
+    for (unsigned i = 0; i < 16; i++)
+        out[i] = (uint8_t)(0x60 + i);
+    out[15] = (uint8_t)(out[15] + lun);
+}
+
 struct rig *rig_create(const struct rig_options *options)
 {
     static const struct rig_options plain = {0};
@@ -99,14 +106,30 @@ struct rig *rig_create(const struct rig_options *options)
                                  .keeper = o->no_keeper ? NULL : &rig->keeper.door,
                                  .record = o->record};
     text_format(lu.serial, sizeof lu.serial, "%s", "0c9b54a1-5b0e-4b0f-9a48-6a4b39a8fd01");
-    for (unsigned i = 0; i < 16; i++)
-        lu.naa[i] = (uint8_t)(0x60 + i);
+    rig_naa(0, lu.naa);
     ASSERT(rig->target != NULL && scsi_target_add_lun(rig->target, 0, &lu) == 0);
     rig->a = scsi_nexus_create(rig->target, "iqn.2026-11.org.example:a,i,0x1");
     rig->b = scsi_nexus_create(rig->target, "iqn.2026-11.org.example:b,i,0x2");
     take_attentions(rig, rig->a);
     take_attentions(rig, rig->b);
     return rig;
+}
+
+void rig_add_second(struct rig *rig, bool read_only)
+{
+    const struct blk_info *info = &rig->disk->dev.info;
+    rig->second = memdisk_create(&rig->t->loop, "second", RIG_DISK_BYTES, info->logical_block);
+    rig->second->latency_ns = rig->disk->latency_ns;
+    rig->second->dev.info.max_request = info->max_request;
+    rig->second->dev.info.discards = info->discards;
+    struct scsi_lu_options lu = {.dev = &rig->second->dev, .read_only = read_only};
+    rig_naa(1, lu.naa);
+    ASSERT(scsi_target_add_lun(rig->target, 1, &lu) == 0);
+    for (rig->lun = 2; rig->lun-- > 0;) {
+        take_attentions(rig, rig->a);
+        take_attentions(rig, rig->b);
+    }
+    rig->lun = 0;
 }
 
 void rig_keep_nothing(struct rig *rig)
@@ -124,6 +147,8 @@ void rig_destroy(struct rig *rig)
         scsi_nexus_destroy(rig->b);
     scsi_target_destroy(rig->target);
     test_close(rig->t, &rig->disk->dev);
+    if (rig->second != NULL)
+        test_close(rig->t, &rig->second->dev);
     testloop_destroy(rig->t);
     free(rig->keeper.record);
     free(rig);
@@ -139,6 +164,7 @@ struct rig_task *rig_start(struct rig *rig, struct scsi_nexus *nexus, const uint
 {
     struct rig_task *task = calloc(1, sizeof *task);
     task->task = (struct scsi_task){.nexus = nexus, .transport_len = out_len, .done = on_done};
+    task->task.lun[1] = rig->lun;
     memcpy(task->task.cdb, cdb, SCSI_CDB_MAX);
     if (!scsi_task_parse(&task->task)) {
         task->done = true;

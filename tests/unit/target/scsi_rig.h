@@ -28,6 +28,8 @@ struct rig {
     struct rig_keeper keeper;
     struct testloop *t;
     struct memdisk *disk;
+    struct memdisk *second; /* LUN 1, or NULL: rig_add_second() */
+    uint8_t lun;            /* where rig_do() and rig_start() go */
     struct scsi_target *target;
     struct scsi_nexus *a, *b; /* unit attentions of both are taken already */
     const struct blkdev_ops *disk_ops;
@@ -54,6 +56,10 @@ struct rig_options {
 };
 
 struct rig *rig_create(const struct rig_options *options);
+/* A disk as LUN 1, of the same kind. */
+void rig_add_second(struct rig *rig, bool read_only);
+/* Identifiers of the LUs. */
+void rig_naa(unsigned lun, uint8_t out[16]);
 void rig_destroy(struct rig *rig);
 void rig_keep_nothing(struct rig *rig); /* puts back the pages the disk kept */
 
@@ -67,7 +73,7 @@ struct rig_reply {
     uint8_t data[RIG_DATA_MAX];
 };
 
-/* One command at LUN 0 and its end. `out`, `out_len`: what the transport brings, EDTL for DATA_OUT. */
+/* One command and its end. `out`, `out_len`: what the transport brings, EDTL for DATA_OUT. */
 struct rig_reply *rig_do(struct rig *rig, struct scsi_nexus *nexus, const uint8_t *cdb, const void *out,
                          uint32_t out_len);
 #define CDB(...) ((const uint8_t[SCSI_CDB_MAX]){__VA_ARGS__})

@@ -16,7 +16,7 @@ Test(scsi_inquiry, standard_data)
 {
     struct rig *rig = rig_create(NULL);
     const struct rig_reply *reply = rig_do(rig, rig->a, CDB(0x12, 0, 0, 0, 255), NULL, 0);
-    static const uint8_t head[8] = {0x00, 0x00, 0x06, 0x12, 91, 0x10, 0x10, 0x02};
+    static const uint8_t head[8] = {0x00, 0x00, 0x06, 0x12, 91, 0x18, 0x10, 0x02};
     static const uint8_t versions[16] = {0x00, 0xa0, 0x09, 0x60, 0x04, 0x60, 0x04, 0xc0};
     cr_assert_eq(reply->status, SCSI_GOOD);
     cr_expect_eq(reply->direction, SCSI_DATA_IN);
@@ -125,8 +125,8 @@ Test(scsi_inquiry, list_of_pages_is_ascending_and_each_is_there)
     uint8_t list[16];
     uint32_t count = vpd(rig, 0)->data[3];
     memcpy(list, vpd(rig, 0)->data + 4, count);
-    cr_expect_arr_eq(list, ((uint8_t[]){0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0xb0, 0xb1, 0xb2}), 10);
-    cr_expect_eq(count, 10);
+    cr_expect_arr_eq(list, ((uint8_t[]){0x00, 0x80, 0x83, 0x85, 0x86, 0x87, 0x88, 0x8f, 0xb0, 0xb1, 0xb2}), 11);
+    cr_expect_eq(count, 11);
     for (uint32_t i = 0; i < count; i++) {
         const struct rig_reply *reply = vpd(rig, list[i]);
         cr_expect_eq(reply->status, SCSI_GOOD);
