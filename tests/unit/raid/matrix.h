@@ -21,6 +21,7 @@ enum {
 enum matrix_state {
     IDLE,
     FRESH,
+    INITIALISING,
     RESYNC,
     SCRUB,
     REBUILD,

@@ -16,6 +16,7 @@ static const struct {
 } states[MATRIX_STATES] = {
     [IDLE] = {"idle", 0, false},
     [FRESH] = {"never written", 0, false},
+    [INITIALISING] = {"initialising", 0, false},
     [RESYNC] = {"resynchronising", 0, false},
     [SCRUB] = {"scrubbing", 0, false},
     [REBUILD] = {"rebuilding", 1, false},
@@ -92,6 +93,13 @@ static void enter_resync(struct matrix_cell *c)
     matrix_latency(c, SLOW_NS);
     cr_assert(scene_start(c->scene, (1u << c->rig->count) - 1), "%s: %s", c->what, c->rig->assembly.reason);
     expect_job(c, "resync");
+}
+
+static void enter_initialising(struct matrix_cell *c)
+{
+    matrix_latency(c, SLOW_NS);
+    cr_assert(rig_init(c->rig, "v", true), "%s: %s", c->what, c->rig->message);
+    expect_job(c, "init");
 }
 
 static void bring_blank(struct matrix_cell *c)
@@ -257,7 +265,9 @@ void matrix_enter(struct matrix_cell *c)
         rig_spec_add(spec, "s", RAID_0, MATRIX_SIZE);
     cr_assert(rig_make(c->rig, spec), "%s: %s", c->what, c->rig->message);
     cr_assert_eq(matrix_volume(c)->info.size, MATRIX_SIZE);
-    if (c->state == FRESH)
+    if (c->state == INITIALISING)
+        enter_initialising(c);
+    if (c->state == FRESH || c->state == INITIALISING)
         return;
     fill(c);
     if (c->state == RESYNC || c->state == PAUSED_RESYNC) {

@@ -48,16 +48,16 @@ static const char *const command_names[MATRIX_COMMANDS] = {
  * "-": cannot be.
  */
 static const char answers[MATRIX_COMMANDS][MATRIX_STATES + 1] = {
-    /* idle, fresh, resync, scrub, rebuild, degraded, twice, losing, frozen, closing,
+    /* idle, fresh, init, resync, scrub, rebuild, degraded, twice, losing, frozen, closing,
        replacing, catching up, rebuild paused, resync paused, bad blocks, lost blocks */
-    [READ] = "yyyyyyyyg-yyyyyn",        [WRITE] = "yyyyyyyyg-yyyyyy",       [WRITE_ROWS] = "yyyyyyyyg-yyyyyy",
-    [WRITE_FUA] = "yyyyyyyyg-yyyyyy",   [FLUSH] = "yyyyyyyyg-yyyyyy",       [DISCARD] = "yyyyyyyyg-yyyyyy",
-    [ZEROES] = "yyyyyyyyg-yyyyyy",      [TAKE_OUT] = "yyyyllldnnyllyny",    [TAKE_OUT_SAME] = "yyyyynndnnyyyyny",
-    [BRING_IN] = "nnnnnyynnnnnnnnn",    [BRING_BLANK] = "nnnnnyynnnnnnnnn", [TAKE_BACK] = "nnnnnyynnnnnnnnn",
-    [FORGET] = "nnnnnyydnnnnnnnn",      [REPLACE] = "yyyynnndnnnnnyyy",     [ADD] = "yyyynnndnnnnnyyy",
-    [SCRUB_BEGIN] = "yyynyyyynnyyyyyy", [SCRUB_END] = "nnnynnnnnnnnnnnn",   [PAUSE] = "yyyyyyyynnyyyyyy",
-    [RESUME] = "yyyyyyyynnyyyyyy",      [INFO] = "yyyyyyyyyyyyyyyy",        [STOP] = "yyyyyyydn-yyyyyy",
-    [KILL] = "yyyyyyyyyyyyyyyy",
+    [READ] = "yyyyyyyyyg-yyyyyn",        [WRITE] = "yyyyyyyyyg-yyyyyy",       [WRITE_ROWS] = "yyyyyyyyyg-yyyyyy",
+    [WRITE_FUA] = "yyyyyyyyyg-yyyyyy",   [FLUSH] = "yyyyyyyyyg-yyyyyy",       [DISCARD] = "yyyyyyyyyg-yyyyyy",
+    [ZEROES] = "yyyyyyyyyg-yyyyyy",      [TAKE_OUT] = "yyyyyllldnnyllyny",    [TAKE_OUT_SAME] = "yyyyyynndnnyyyyny",
+    [BRING_IN] = "nnnnnnyynnnnnnnnn",    [BRING_BLANK] = "nnnnnnyynnnnnnnnn", [TAKE_BACK] = "nnnnnnyynnnnnnnnn",
+    [FORGET] = "nnnnnnyydnnnnnnnn",      [REPLACE] = "yyyyynnndnnnnnyyy",     [ADD] = "yyyyynnndnnnnnyyy",
+    [SCRUB_BEGIN] = "yyyynyyyynnyyyyyy", [SCRUB_END] = "nnnnynnnnnnnnnnnn",   [PAUSE] = "yyyyyyyyynnyyyyyy",
+    [RESUME] = "yyyyyyyyynnyyyyyy",      [INFO] = "yyyyyyyyyyyyyyyyy",        [STOP] = "yyyyyyyydn-yyyyyy",
+    [KILL] = "yyyyyyyyyyyyyyyyy",
 };
 
 static bool is_parity(const struct matrix_cell *c)
