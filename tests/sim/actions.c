@@ -11,7 +11,7 @@ const char *sim_action_name(enum action_kind kind)
         "load",   "run",   "quiet",  "verify",   "spoil",   "reads fail", "time-outs", "writes fail", "slow",
         "vanish", "die",   "cable",  "replug",   "fail",    "online",     "kill",      "power",       "stop",
         "split",  "scrub", "unplug", "calm",     "rebuilt", "opening",    "aftermath", "pace",        "replace",
-        "log",    "owed",  "pulled", "returned", "joined",  "init"};
+        "log",    "owed",  "pulled", "returned", "joined",  "init",       "mended",    "alone",       "replaced"};
     return names[kind];
 }
 
@@ -325,6 +325,11 @@ void sim_pace_limit(struct sim *s, unsigned volume, uint64_t bytes_a_second)
     array_set_rate(s->array, volume, &(struct array_rate){.priority = 20, .max_rate = bytes_a_second}, pace_call(s));
 }
 
+void sim_pace_pause(struct sim *s, unsigned volume)
+{
+    array_pause_volume(s->array, volume, true, pace_call(s));
+}
+
 /* Often so slow that a rebuild comes to its checkpoint, and then time for it. */
 static void act_pace(struct sim *s, struct dice *dice)
 {
@@ -595,7 +600,10 @@ void sim_action(struct sim *s, const struct action *action)
                                                                          [ACT_PULLED] = scene_pulled,
                                                                          [ACT_RETURNED] = scene_returned,
                                                                          [ACT_JOINED] = scene_joined,
-                                                                         [ACT_INIT] = act_init};
+                                                                         [ACT_INIT] = act_init,
+                                                                         [ACT_MENDED] = scene_mended,
+                                                                         [ACT_ALONE] = scene_alone,
+                                                                         [ACT_REPLACED] = scene_replaced};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

@@ -65,7 +65,8 @@ static void draw_volume(struct sim *s, struct dice *dice, const struct shape *sh
     uint64_t least = s->config.theme == ACT_OWED ? MIN(v->layout.rows, UINT64_C(4)) : 1;
     uint64_t rows = dice_one_in(dice, 6) ? v->layout.rows : dice_range(dice, least, MIN(v->layout.rows, UINT64_C(8)));
     spec->size = rows * v->layout.row_data;
-    bool few = (s->config.theme == ACT_AFTERMATH || s->config.theme == ACT_PULLED) && dice_one_in(dice, 2);
+    enum action_kind theme = s->config.theme;
+    bool few = (theme == ACT_AFTERMATH || theme == ACT_PULLED || theme == ACT_MENDED) && dice_one_in(dice, 2);
     for (unsigned i = 0; i < ARRAY_LENGTH(v->hot); i++)
         v->hot[i] = few && i > 0 ? v->hot[0] : dice_below(dice, rows);
 }
@@ -77,17 +78,20 @@ static void draw_consistency(struct sim *s)
     s->config.journal_bytes = dice_one_in(&dice, 2) ? JOURNAL_BYTES_MIN : 0;
     bool open = s->config.theme == ACT_AFTERMATH; /* policies resync and bitmap: what is not right yet matters */
     bool logs = s->config.theme == ACT_LOG, closed = false;
-    open = open || (s->config.theme == ACT_OWED && dice_one_in(&dice, 2));
+    open = open || s->config.theme == ACT_MENDED || (s->config.theme == ACT_OWED && dice_one_in(&dice, 2));
+    bool marked = s->config.theme == ACT_ALONE;
     for (unsigned i = 0; i < s->config.volumes; i++) {
         struct sim_volume *v = &s->volumes[i];
         bool parity = v->layout.parity;
-        v->spec.consistency_given = open || (logs && parity) || !dice_one_in(&dice, 2);
+        v->spec.consistency_given = open || marked || (logs && parity) || !dice_one_in(&dice, 2);
         do
             v->spec.consistency = (enum sb_consistency)dice_below(&dice, open ? 2 : 4);
         while ((logs && parity && !consistency_is_closed(v->spec.consistency)) ||
                superblock_consistency_check(&v->layout, v->spec.consistency) != NULL);
         if (!v->spec.consistency_given)
             v->spec.consistency = superblock_consistency_for(&v->layout);
+        if (marked && v->layout.redundancy > 0)
+            v->spec.consistency = SB_BITMAP;
         closed = closed || consistency_is_closed(v->spec.consistency);
     }
     s->config.logs =
@@ -104,7 +108,7 @@ static void draw_weights(struct sim *s, struct dice *dice)
         [ACT_UNPLUG] = 3,    [ACT_CALM] = 2,     [ACT_REBUILT] = 2, [ACT_OPENING] = 2,    [ACT_AFTERMATH] = 3,
         [ACT_PACE] = 4,      [ACT_REPLACE] = 3,  [ACT_OWED] = 1,    [ACT_PULLED] = 1,     [ACT_RETURNED] = 1,
         [ACT_JOINED] = 1};
-    for (unsigned i = 0; i < ACT_INIT; i++) /* that one has dice of its own */
+    for (unsigned i = 0; i < ACT_INIT; i++) /* that one has dice of its own; the others are themes only */
         s->config.weights[i] = usual[i] * (unsigned)dice_below(dice, 4);
     static const enum action_kind losses[] = {ACT_VANISH, ACT_DIE, ACT_CABLE, ACT_FAIL, ACT_UNPLUG};
     for (unsigned i = 0; i < ARRAY_LENGTH(losses) && s->config.thin; i++)
@@ -141,12 +145,15 @@ static void draw_actions(struct sim *s, struct dice *dice)
     }
 }
 
-static enum action_kind draw_theme(struct dice *dice)
+static enum action_kind draw_theme(const struct sim *s, struct dice *dice)
 {
     static const enum action_kind themes[] = {ACT_CALM,   ACT_REBUILT,   ACT_OPENING,   ACT_OPENING,   ACT_SPLIT,
                                               ACT_CABLE,  ACT_AFTERMATH, ACT_AFTERMATH, ACT_AFTERMATH, ACT_OWED,
                                               ACT_PULLED, ACT_RETURNED,  ACT_JOINED};
-    return dice_one_in(dice, 2) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : ACT_LOAD;
+    static const enum action_kind others[] = {ACT_MENDED, ACT_ALONE, ACT_REPLACED};
+    struct dice other = dice_for(s->seed, 6);
+    enum action_kind theme = dice_one_in(dice, 2) ? themes[dice_below(dice, ARRAY_LENGTH(themes))] : ACT_LOAD;
+    return dice_one_in(&other, 8) ? others[dice_below(&other, ARRAY_LENGTH(others))] : theme;
 }
 
 /* Levels with which the theme has something to do. */
@@ -155,8 +162,11 @@ static bool suits_theme(enum raid_level level, enum action_kind theme)
     bool redundant = level != RAID_JBOD && level != RAID_SPAN && level != RAID_0;
     if (theme == ACT_AFTERMATH || theme == ACT_LOG)
         return level >= RAID_3;
-    if (theme == ACT_INIT || theme == ACT_OWED || theme == ACT_PULLED || theme == ACT_RETURNED || theme == ACT_JOINED)
+    if (theme == ACT_INIT || theme == ACT_OWED || theme == ACT_PULLED || theme == ACT_RETURNED || theme == ACT_JOINED ||
+        theme == ACT_MENDED)
         return redundant;
+    if (theme == ACT_ALONE)
+        return level == RAID_1;
     return theme != ACT_SPLIT || level == RAID_1 || level == RAID_10;
 }
 
@@ -166,13 +176,13 @@ void config_draw(struct sim *s, enum action_kind theme)
     struct sim_config *c = &s->config;
     static const struct shape *const without = &shapes[2];
     const struct shape *first = draw_shape(&dice), *second = draw_shape(&dice);
-    c->theme = draw_theme(&dice);
+    c->theme = draw_theme(s, &dice);
     if (theme != ACT_KINDS)
         c->theme = theme;
     while (!suits_theme(first->level, c->theme))
         first = draw_shape(&dice);
     c->members = draw_members(&dice, first);
-    c->thin = c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3);
+    c->thin = c->theme == ACT_MENDED || (c->theme == ACT_AFTERMATH && dice_one_in(&dice, 3));
     c->strict = !c->thin && !dice_one_in(&dice, 4);
     c->garbage = dice_one_in(&dice, 2);
     c->fua_one_in = (unsigned)dice_range(&dice, 2, 8);

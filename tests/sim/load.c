@@ -201,6 +201,15 @@ void load_drain(struct sim *s)
         SIM_CHECK(s, sim_event(s), "%u requests have no answer, and nothing is left to happen", s->ios_busy);
 }
 
+void load_flush(struct sim *s)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        load_drain(s);
+        (void)ask(s, i, BLK_FLUSH, 0, 0, 0);
+    }
+    load_drain(s);
+}
+
 static void verify_range(struct sim *s, unsigned volume, uint64_t off, uint64_t end)
 {
     uint64_t most = (uint64_t)(SIM_IO_PAGES - 2) * PAGE_BYTES;

@@ -72,6 +72,11 @@ bool peek_committed(const struct array *array)
     return array->description.generation == array->commit.committed;
 }
 
+unsigned peek_labels_left(const struct array *array)
+{
+    return array->commit.writing;
+}
+
 bool peek_fork_is_torn(const struct array *array)
 {
     const struct sb_array *a = &array->description;

@@ -13,6 +13,11 @@
  *              starts with that one, without it and then with it, or without another one. Or nobody was pulled before
  *   returned   a member is pulled with what is in its cache, among writes or in a flush, and caught up
  *   joined     a disk joins an array that is clean just when writes begin
+ *   mended     a disk that must stay refused a write, and what is bad now is mended on it, slowly; the power fails when
+ *              all labels but its own say so
+ *   alone      of mirrors one is pulled among writes to rows that were clean, and then all the others: it starts with
+ *              that one alone, which nobody has written off. The others are caught up, and that one is pulled
+ *   replaced   the power fails about when the first label of a disk that takes another's place goes to disk
  *
  * One run in two has one of them, or a cable or a split brain, for its theme, which is drawn most of the time, with
  * levels and policies that suit it (config.c).
@@ -456,4 +461,140 @@ void scene_joined(struct sim *s, struct dice *dice)
     if (is_up(s) && wait_until(s, are_online, sim_bit(slot)))
         load_verify(s, dice_one_in(dice, 2));
     world_disk(s, other)->slow = 0;
+}
+
+/* --- mended --- */
+
+static bool has_less_bad(const struct array *array, uint64_t before)
+{
+    return array_description(array)->bad.count < before;
+}
+
+static bool is_last_label(const struct array *array, uint64_t before)
+{
+    (void)before;
+    return peek_labels_left(array) == 1;
+}
+
+/* Nothing is mended in the background meanwhile. False: no write of a volume that can bear it was refused. */
+static bool refuse_until_bad(struct sim *s, struct dice *dice, struct simdisk *disk)
+{
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        sim_pace_pause(s, i);
+    answers_wait(s);
+    for (unsigned i = 0; i < 60 && is_up(s) && array_description(s->array)->bad.count == 0; i++) {
+        if (disk->writes_fail == 0)
+            disk->writes_fail = 2; /* it is tried twice */
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 20));
+    }
+    disk->writes_fail = 0;
+    if (is_up(s))
+        load_flush(s);
+    return is_up(s) && wait_until(s, is_committed, 0) && array_description(s->array)->bad.count > 0;
+}
+
+void scene_mended(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!s->config.thin || !become_whole(s, dice))
+        return;
+    bustle(s, dice, 20);
+    load_drain(s);
+    if (!is_up(s) || !sim_draw_victim(s, dice, &slot))
+        return;
+    struct simdisk *disk = world_disk(s, slot);
+    if (!refuse_until_bad(s, dice, disk))
+        return;
+    (void)sim_pace_free(s);
+    answers_wait(s);
+    disk->slow = (unsigned)dice_range(dice, 20, 100);
+    if (is_up(s) && wait_until(s, has_less_bad, array_description(s->array)->bad.count) &&
+        wait_until(s, is_last_label, 0))
+        cut_soon(s, dice, 4, true, false);
+    disk->slow = 0;
+    if (!s->crashed)
+        return;
+    s->crash_again = 0;
+    world_start_again(s, dice);
+    if (is_up(s))
+        load_verify(s, true);
+}
+
+/* --- alone --- */
+
+/* Is it known in memory only that this one is lost, or not even there? Then it is as good as the others. */
+static bool can_run_alone(const struct sim *s, unsigned slot)
+{
+    return s->crashed && (s->unrecorded & sim_bit(slot)) && !s->torn && !s->doomed &&
+           config_survives(s, all_slots(s) & ~sim_bit(slot));
+}
+
+void scene_alone(struct sim *s, struct dice *dice)
+{
+    unsigned slot;
+    if (!become_whole(s, dice))
+        return;
+    bustle(s, dice, 30);
+    if (!become_calm(s))
+        return;
+    if (dice_one_in(dice, 2))
+        bustle(s, dice, 2);
+    if (!is_up(s) || !sim_draw_victim(s, dice, &slot))
+        return;
+    sim_pull(s, slot, false, false);
+    for (uint64_t i = dice_range(dice, 1, 6); i > 0 && is_up(s); i--) {
+        (void)load_one(s, dice);
+        sim_events(s, dice_below(dice, 8));
+    }
+    if (!s->crashed)
+        cut_soon(s, dice, 150, dice_one_in(dice, 3), true);
+    world_disk(s, slot)->gone = false;
+    s->crash_again = 0;
+    if (can_run_alone(s, slot))
+        s->keep_away = all_slots(s) & ~sim_bit(slot);
+    world_start_again(s, dice);
+    if (is_up(s))
+        load_verify(s, true);
+    if (!is_up(s) || !become_whole(s, dice) || !world_trouble(s, slot))
+        return;
+    sim_pull(s, slot, false, false);
+    load_verify(s, true);
+}
+
+/* --- replaced --- */
+
+static bool is_replacing(const struct array *array, uint64_t before)
+{
+    (void)before;
+    return peek_replacing(array) == PEEK_EITHER;
+}
+
+void scene_replaced(struct sim *s, struct dice *dice)
+{
+    if (!become_whole(s, dice))
+        return;
+    bustle(s, dice, 20);
+    if (!is_up(s))
+        return;
+    (void)sim_pace_free(s);
+    if (dice_one_in(dice, 2))
+        load_drain(s);
+    if (!is_up(s))
+        return;
+    sim_action(s, &(struct action){ACT_REPLACE, dice_bits(dice)});
+    answers_wait(s);
+    if (!is_up(s) || s->newcomer == NULL || !wait_until(s, is_replacing, 0))
+        return;
+    const struct simdisk *disk = s->newcomer;
+    bool further = !dice_one_in(dice, 4);
+    while (further && is_up(s) && is_replacing(s->array, 0) && !simdisk_is_flushing(disk) && sim_event(s))
+        ;
+    if (!is_up(s))
+        return;
+    cut_soon(s, dice, 8, true, false);
+    s->crash_again = 0;
+    world_start_again(s, dice);
+    if (is_up(s))
+        load_verify(s, true);
 }

@@ -65,7 +65,10 @@ enum action_kind {
     ACT_PULLED,
     ACT_RETURNED,
     ACT_JOINED,
-    ACT_INIT, /* zeroes to what was never written; or no more */
+    ACT_INIT,   /* zeroes to what was never written; or no more */
+    ACT_MENDED, /* scenes.c; from here on as themes only */
+    ACT_ALONE,
+    ACT_REPLACED,
     ACT_KINDS,
 };
 
@@ -243,6 +246,8 @@ void sim_pull(struct sim *s, unsigned slot, bool for_ever, bool power);
 bool sim_unplug(struct sim *s, struct dice *dice, unsigned slot);
 /* Jobs of the volume are slower than this from now on. */
 void sim_pace_limit(struct sim *s, unsigned volume, uint64_t bytes_a_second);
+/* Until the pace is free again. */
+void sim_pace_pause(struct sim *s, unsigned volume);
 
 /* --- scenes.c --- */
 void scene_calm(struct sim *s, struct dice *dice);
@@ -253,10 +258,15 @@ void scene_owed(struct sim *s, struct dice *dice);
 void scene_pulled(struct sim *s, struct dice *dice);
 void scene_returned(struct sim *s, struct dice *dice);
 void scene_joined(struct sim *s, struct dice *dice);
+void scene_mended(struct sim *s, struct dice *dice);
+void scene_alone(struct sim *s, struct dice *dice);
+void scene_replaced(struct sim *s, struct dice *dice);
 
 /* --- load.c --- */
 bool load_one(struct sim *s, struct dice *dice);
 void load_drain(struct sim *s);
+/* All volumes; with the answers. */
+void load_flush(struct sim *s);
 /* Read all of the volumes, or the hot rows. */
 void load_verify(struct sim *s, bool all);
 
@@ -287,6 +297,8 @@ uint64_t peek_rebuilt(const struct array *array);
 uint64_t peek_generation(const struct array *array);
 /* All labels are written. */
 bool peek_committed(const struct array *array);
+/* Labels that are being written. */
+unsigned peek_labels_left(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */
 bool peek_fork_is_torn(const struct array *array);
 /* Of a replacement: the old disk is the member; a crash will tell; the new one is; it is over, and the old one still is. */
