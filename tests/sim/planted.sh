@@ -151,7 +151,7 @@ plant swept-though-lost-in-the-flush 2000:returned \
     raid/map_store.c 's/if (store->sweeping \&\& !member_away(store))/if (store->sweeping)/'
 plant clean-row-written-while-degraded 2000 \
     raid/row_region.c 's/return op->volume->consistency == SB_BITMAP || op->volume->degraded;/return op->volume->consistency == SB_BITMAP;/'
-plant changed-before-the-loss-is-on-disk 2000:alone \
+plant changed-before-the-loss-is-on-disk 1000:alone \
     raid/map_store.c 's/if (!STAILQ_EMPTY(&store->group) \&\& !losses_wait/if (false \&\& !losses_wait/'
 plant planned-before-it-joined 2000:joined \
     raid/row.c 's/if (changes_data(op) \&\& !op->fill \&\& !op->unmap \&\& !op->logged \&\& row_region_joined(op))/if (false)/'
@@ -162,13 +162,13 @@ plant caught-up-though-unmarked 2000:returned \
     raid/array_members.c 's/ \&\& !something_unmarked(array);/ \&\& (something_unmarked(array) || true);/'
 plant late-answer-in-returned-pages 5000 \
     raid/patience.c 's/else if (!page_is_own(c, i)) {/else if (false) {/; /^static void late_answer/,/^}/s/page_put(/if (c->below.op != BLK_READ) page_put(/'
-plant bad-range-cleared-too-early 2000:mended \
+plant bad-range-cleared-too-early 1000:mended \
     raid/row.c 's/io->flags |= BLK_FUA;/;/'
 plant unreadable-source-ignored 3000:spoil \
     raid/row_bad.c 's/if (op->kind == ROW_WORK_REBUILD)$/if (op->kind == ROW_WORK_REBUILD) return true; else if (false)/'
 plant replaced-disk-misses-writes 2000:replace \
     raid/shadow.c '/^static bool goes_to_new/,/^}/s/return req->op == BLK_FLUSH || (req->off >= s->from/return req->op == BLK_FLUSH \&\& (req->off >= s->from/'
-plant replaced-before-flushed 2000:replaced \
+plant replaced-before-flushed 1000:replaced \
     raid/array_replace.c 's/array_flush_start(array, &r->flush, flushed);/(r->flush.array = array, flushed(\&r->flush));/' \
     raid/array_commit.c 's/ || array->commit.others_wait,/,/'
 plant device-loss-not-recorded 2000:log \

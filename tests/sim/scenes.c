@@ -19,8 +19,8 @@
  *              that one alone, which nobody has written off. The others are caught up, and that one is pulled
  *   replaced   the power fails about when the first label of a disk that takes another's place goes to disk
  *
- * One run in two has one of them, or a cable or a split brain, for its theme, which is drawn most of the time, with
- * levels and policies that suit it (config.c).
+ * More than one run in two has one of them, or a cable or a split brain, for its theme, which is drawn most of the time,
+ * with levels and policies that suit it (config.c). The last three come in no other run.
  */
 #include "tests/sim/sim.h"
 
@@ -523,7 +523,7 @@ void scene_mended(struct sim *s, struct dice *dice)
 
 /* --- alone --- */
 
-/* Is it known in memory only that this one is lost, or not even there? Then it is as good as the others. */
+/* Is it known in memory only that this one is lost? Then it is as good as the others. */
 static bool can_run_alone(const struct sim *s, unsigned slot)
 {
     return s->crashed && (s->unrecorded & sim_bit(slot)) && !s->torn && !s->doomed &&
