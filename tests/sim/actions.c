@@ -126,6 +126,8 @@ static void act_vanish(struct sim *s, struct dice *dice)
 bool sim_unplug(struct sim *s, struct dice *dice, unsigned slot)
 {
     struct simdisk *disk = world_disk(s, slot);
+    if (!config_survives(s, sim_bit(slot))) /* nobody else has what is in the cache */
+        return false;
     sim_pull(s, slot, false, true);
     for (unsigned i = 0; i < 4 && !s->crashed; i++) {
         (void)load_one(s, dice);

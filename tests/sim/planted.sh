@@ -143,7 +143,7 @@ plant ppl-without-flush 3000:pulled \
     raid/journal_store.c 's/if (j->with_tail || flush_is_wanted(j))/if (j->with_tail)/'
 plant log-not-forgotten 5000 \
     raid/journal_store.c '/^bool journal_forget/,/^}/s/return wait_until.*/return wait->over = true;/'
-plant rejoined-with-old-log 5000:returned \
+plant rejoined-with-old-log 8000:returned \
     raid/array_online.c 's/if (online->array->journal == NULL || journal_settle(online->array->journal, &online->settled))/if (true)/'
 plant swept-while-one-is-away 2000 \
     raid/map_store.c '/^static bool member_away/,/^}/s/return true;/return false;/'

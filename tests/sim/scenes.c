@@ -526,8 +526,9 @@ void scene_mended(struct sim *s, struct dice *dice)
 /* Is it known in memory only that this one is lost? Then it is as good as the others. */
 static bool can_run_alone(const struct sim *s, unsigned slot)
 {
-    return s->crashed && (s->unrecorded & sim_bit(slot)) && !s->torn && !s->doomed &&
-           config_survives(s, all_slots(s) & ~sim_bit(slot));
+    const struct simdisk *disk = world_disk(s, slot);
+    return s->crashed && (s->unrecorded & sim_bit(slot)) && !s->torn && !s->doomed && disk->bad_sectors == 0 &&
+           disk->writes_fail == 0 && config_survives(s, all_slots(s) & ~sim_bit(slot));
 }
 
 void scene_alone(struct sim *s, struct dice *dice)

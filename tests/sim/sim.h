@@ -242,7 +242,7 @@ void sim_online(struct sim *s, unsigned slot, struct simdisk *disk);
 bool sim_draw_victim(struct sim *s, struct dice *dice, unsigned *slot);
 /* `power`: with what is in its cache. */
 void sim_pull(struct sim *s, unsigned slot, bool for_ever, bool power);
-/* With its cache, for a while. False: the array has not noticed, so it never comes back. */
+/* With its cache, for a while. False: the array has not noticed, so it never comes back; or a volume needs it. */
 bool sim_unplug(struct sim *s, struct dice *dice, unsigned slot);
 /* Jobs of the volume are slower than this from now on. */
 void sim_pace_limit(struct sim *s, unsigned volume, uint64_t bytes_a_second);
