@@ -1,5 +1,6 @@
 #!/bin/sh
-# Every file, function and unit test that the documents name exists: links [text](path), `path:function`, `suite::test`.
+# Every file, function and test that the documents name exists: links [text](path), `path:function`, `suite::test`, and
+# `theme.py:case` of tests/system. Each case with raw PDUs is named in the table of them, and no number is missing there.
 set -eu
 cd "$(dirname "$0")/../.."
 bad=0
@@ -21,6 +22,20 @@ for doc in README.md CONTRIBUTING.md docs/*.md; do
     for test in $(grep -oE '`[a-z_0-9]+::[a-z_0-9]+`' "$doc" | tr -d '`' | sort -u); do
         grep -qE "^Test\\(${test%%::*}, ${test#*::}[,)]" tests/unit/*/test_*.c || { echo "$doc: no such test: $test"; bad=1; }
     done
+done
+for doc in docs/*.md; do
+    for reference in $(grep -oE '`[a-z_]+\.py:[a-z_0-9]+`' "$doc" | tr -d '`' | sort -u); do
+        grep -qE "^ *def ${reference#*:}\\(" "tests/system/${reference%%:*}" || { echo "$doc: no such case: $reference"; bad=1; }
+    done
+done
+table=docs/iscsi-conformance.md
+for theme in tests/system/iscsi_*.py; do
+    for name in $(sed -nE '/^@case/{n;s/^def ([a-z_0-9]+)\(rig\):$/\1/p}' "$theme"); do
+        grep -qF "\`${theme##*/}:$name\`" $table || { echo "$table does not name ${theme##*/}:$name"; bad=1; }
+    done
+done
+for number in $(seq 43); do
+    grep -q "^| $number |" $table || { echo "$table: no case $number"; bad=1; }
 done
 # The keys of the config are the same in the table, the example and the manual.
 for key in $(grep -oE '(KEY|KEY_SUB)\([a-z_]+, [a-z_]+|KEY_LIMITS\([a-z_]+, "[a-z_]+' daemon/config_keys.c | sed -E 's/.*[ "]//' | grep -vE '_$' | sort -u); do
