@@ -105,18 +105,19 @@ void disk_finish(struct disk_op *op, struct disk_result result)
 /*
  * A file that somebody has cut short would grow again by the next write behind its end, with a hole before it that
  * reads as zeroes. So its size is looked at, and what it has lost stays lost. Once a millisecond: this costs nothing.
+ * Nobody is asked for it who is not in this machine: that might hang.
  */
 static void look_at_size(struct disk *disk)
 {
-    struct stat st;
+    struct statx sx;
     uint64_t now_ns = loop_now_ns(disk->dev.loop);
     if (disk->block_device || now_ns - disk->looked_ns < LOOK_NS)
         return;
     disk->looked_ns = now_ns;
-    if (fstat(disk->fd, &st) != 0 || (uint64_t)st.st_size >= disk->usable)
+    if (statx(disk->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &sx) != 0 || sx.stx_size >= disk->usable)
         return;
-    disk->usable = round_down((uint64_t)st.st_size, disk->dev.info.logical_block);
-    log_error("disk %s has shrunk to %llu bytes: what lay behind is lost", disk->path, (unsigned long long)st.st_size);
+    disk->usable = round_down(sx.stx_size, disk->dev.info.logical_block);
+    log_error("disk %s has shrunk to %llu bytes: what lay behind is lost", disk->path, (unsigned long long)sx.stx_size);
 }
 
 static bool is_cut_off(struct disk *disk, const struct blk_req *req)
@@ -278,6 +279,7 @@ static struct disk *open_disk(struct reactor *reactor, const char *path, const s
         return NULL;
     }
     disk->block_device = probe.block_device;
+    disk->may_block = probe.may_block;
     disk->usable = probe.info.size;
     blkdev_init(&disk->dev, probe.block_device ? &device_ops : &file_ops, reactor_loop(reactor), path, &probe.info);
     return disk;

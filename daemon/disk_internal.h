@@ -43,13 +43,14 @@ struct disk_op {
 struct disk_probe {
     struct blk_info info;
     bool block_device, memory;
+    bool may_block; /* handing a request to the kernel may wait for others: a thread of the kernel must do it */
 };
 
 struct disk {
     struct blkdev dev;
     struct reactor *reactor;
     int fd;
-    bool block_device;
+    bool block_device, may_block;
     uint64_t usable;    /* bytes: less than the size once the file has shrunk */
     uint64_t looked_ns; /* when its size was looked at */
     enum disk_engine_kind engine;

@@ -24,10 +24,13 @@
 
 enum { LEAST_BLOCK = 512, MOST_BLOCK = PAGE_BYTES };
 
-static bool is_in_memory(int fd)
+static void probe_file_system(int fd, struct disk_probe *p)
 {
-    struct statfs fs;
-    return fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+    struct statfs fs = {0};
+    if (fstatfs(fd, &fs) != 0)
+        return;
+    p->memory = fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC;
+    p->may_block = fs.f_type == FUSE_SUPER_MAGIC; /* when its queue is full: 12 requests */
 }
 
 /* What the file system says its O_DIRECT needs; 512 if it says nothing. */
@@ -84,7 +87,7 @@ static bool can_punch(int fd, uint64_t size)
 static void probe_file(int fd, const struct stat *st, struct disk_probe *p)
 {
     uint64_t size = (uint64_t)st->st_size;
-    p->memory = is_in_memory(fd);
+    probe_file_system(fd, p);
     uint32_t unit = p->memory ? 0 : set_direct(fd, stated_alignment(fd), size);
     p->info.logical_block = unit != 0 ? unit : LEAST_BLOCK;
     p->info.physical_block = MOST_BLOCK; /* what file systems and the page cache work with */

@@ -56,6 +56,8 @@ static void prepare(struct ring_op *ring_op, struct ring *ring, struct io_uring_
         io_uring_prep_fsync(sqe, op->disk->fd, IORING_FSYNC_DATASYNC);
     else
         prepare_transfer(op, ring, sqe);
+    if (op->disk->may_block)
+        io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
 }
 
 static void complete_flush(struct disk_op *op, int n)

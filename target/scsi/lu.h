@@ -53,7 +53,7 @@ struct scsi_lu {
     struct scsi_task *keeping;                      /* whose change is being kept, or NULL */
     struct scsi_task_list persist_line, preempting; /* wait for that; for the tasks they aborted */
     struct scsi_task_list running, blocked;         /* see order.c */
-    uint32_t atomic_count;                          /* tasks of both lists that need their range for themselves */
+    uint32_t alone_count;                           /* tasks of both lists that need their range for themselves */
 };
 
 struct scsi_nexus {

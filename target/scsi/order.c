@@ -16,10 +16,20 @@ static bool atomic(const struct scsi_task *task)
     return (task->command->flags & COMMAND_ATOMIC) != 0;
 }
 
-static bool in_the_way(const struct scsi_task *a, const struct scsi_task *b)
+static bool aborted_write(const struct scsi_task *task)
 {
-    return writes(a) && writes(b) && (atomic(a) || atomic(b)) && a->lba < b->lba + b->blocks &&
-           b->lba < a->lba + a->blocks;
+    return writes(task) && task->aborted;
+}
+
+static bool alone(const struct scsi_task *task)
+{
+    return atomic(task) || aborted_write(task);
+}
+
+static bool in_the_way(const struct scsi_task *earlier, const struct scsi_task *task)
+{
+    bool ordered = aborted_write(earlier) || (writes(earlier) && writes(task) && (atomic(earlier) || atomic(task)));
+    return ordered && earlier->lba < task->lba + task->blocks && task->lba < earlier->lba + earlier->blocks;
 }
 
 /* `running` is in the order of arrival. */
@@ -40,19 +50,26 @@ bool scsi_order_enter(struct scsi_task *task)
 {
     struct scsi_lu *lu = task->lu;
     TAILQ_INSERT_TAIL(&lu->running, task, link);
-    lu->atomic_count += atomic(task);
-    if (lu->atomic_count == 0 || !must_wait(task))
+    lu->alone_count += alone(task);
+    if (lu->alone_count == 0 || !must_wait(task))
         return true;
     task->waiting_on = &lu->blocked;
     TAILQ_INSERT_TAIL(&lu->blocked, task, wait);
     return false;
 }
 
+void scsi_order_abort(struct scsi_task *task)
+{
+    bool before = alone(task);
+    task->aborted = true;
+    task->lu->alone_count += alone(task) - before;
+}
+
 void scsi_order_leave(struct scsi_task *task)
 {
     struct scsi_lu *lu = task->lu;
     TAILQ_REMOVE(&lu->running, task, link);
-    lu->atomic_count -= atomic(task);
+    lu->alone_count -= alone(task);
     struct scsi_task *blocked = TAILQ_FIRST(&lu->blocked), *next;
     for (; blocked != NULL; blocked = next) {
         next = TAILQ_NEXT(blocked, wait);

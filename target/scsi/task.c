@@ -253,6 +253,8 @@ void scsi_task_abort(struct scsi_task *task)
 {
     if (!task->running || task->aborted)
         return;
+    if (task->lu != NULL)
+        scsi_order_abort(task);
     task->aborted = true;
     if (task->lu == NULL || (task->waiting_on == NULL && !scsi_scratch_waits(task)))
         return; /* a block request or the end is under way */

@@ -53,6 +53,47 @@ Test(iscsi_task, an_abort_takes_effect_at_once_while_the_disk_hangs)
     drop(ini);
 }
 
+/* What the disk has in hand may still land, but not on top of what comes after the abort. */
+Test(iscsi_task, a_write_that_was_aborted_in_the_disk_is_waited_for_by_what_overlaps_it)
+{
+    struct ini_rig *rig = plain_rig();
+    struct ini *ini = ini_session(rig, 1, "ImmediateData=Yes"), *other = ini_session(rig, 2, "ImmediateData=Yes");
+    uint8_t first[PDU_BHS_BYTES], bhs[PDU_BHS_BYTES], cdb[16], data[4096];
+    memset(data, 0x11, sizeof data);
+    ini_hang(rig, true);
+    ini_cdb_rw(cdb, true, 8, 8);
+    ini_command(ini, first, INI_F | INI_W, 4096, cdb);
+    ini_send(ini, first, data, sizeof data);
+    ini_expect_silence(ini);
+    cr_expect_eq(rig->disks[0]->writes, 1, "the disk has it");
+    ini_task(ini, ABORT_TASK, get_be32(first + 16), get_be32(first + 24), 0, 0);
+    memset(data, 0x22, sizeof data);
+    ini_cdb_rw(cdb, true, 12, 8);
+    ini_command(other, bhs, INI_F | INI_W, 4096, cdb);
+    ini_send(other, bhs, data, sizeof data);
+    ini_cdb_rw(cdb, false, 8, 1);
+    ini_command(other, bhs, INI_F | INI_R, 512, cdb);
+    ini_send(other, bhs, NULL, 0);
+    ini_expect_silence(other);
+    cr_expect_eq(rig->disks[0]->writes, 1, "what overlaps it waits");
+    cr_expect_eq(rig->disks[0]->reads, 0, "reads too");
+    ini_cdb_rw(cdb, true, 16, 8);
+    ini_command(other, bhs, INI_F | INI_W, 4096, cdb);
+    ini_send(other, bhs, data, sizeof data);
+    ini_expect_silence(other);
+    cr_expect_eq(rig->disks[0]->writes, 2, "what does not overlap it goes on");
+    ini_hang(rig, false);
+    for (unsigned i = 0; i < 3; i++)
+        cr_expect_eq(ini_answer(other).status, 0);
+    cr_expect_eq(rig->disks[0]->writes, 3);
+    ini_cdb_rw(cdb, false, 12, 8);
+    struct ini_answer answer = ini_do(other, INI_F | INI_R, 4096, cdb);
+    cr_expect_eq(answer.len, 4096);
+    cr_expect_arr_eq(answer.data, data, sizeof data);
+    ini_drop(other);
+    drop(ini);
+}
+
 Test(iscsi_task, late_data_of_an_aborted_write_never_reach_the_disk)
 {
     struct ini_rig *rig = plain_rig();
