@@ -120,7 +120,10 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     live_rates(a, a->config);
     live_serve(a, a->config, NULL, NULL);
     live_access(a, a->config);
-    return live_listeners_open(a, a->config, why, why_len);
+    if (live_listeners_open(a, a->config, why, why_len) < 0)
+        return -1;
+    live_portals_tell(a);
+    return 0;
 }
 
 bool appliance_is_stopped(const struct appliance *a)

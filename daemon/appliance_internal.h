@@ -209,6 +209,8 @@ struct live_target *live_target_find(struct appliance *a, const char *name);
 /* Can the addresses be bound? Tried and let go. */
 int live_listeners_probe(struct appliance *a, const struct config *config, char *why, size_t why_len);
 int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len);
+/* Where we listen, initiators are told in discovery. */
+void live_portals_tell(struct appliance *a);
 void live_listeners_close(struct appliance *a);
 void live_drain(struct appliance *a, uint64_t grace_ns);
 void live_targets_close(struct appliance *a);

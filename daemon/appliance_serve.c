@@ -340,6 +340,37 @@ int live_listeners_open(struct appliance *a, const struct config *config, char *
     return open_listeners(a, &config->iscsi.listen, "iscsi", accepted_iscsi, why, why_len);
 }
 
+struct portal_call {
+    struct sync_call call;
+    struct appliance *appliance;
+    const char *address;
+};
+
+static void run_portal(struct sync_call *call)
+{
+    struct portal_call *c = container_of(call, struct portal_call, call);
+    if (iscsi_server_add_portal(c->appliance->iscsi, c->address) != 0)
+        log_warn("iSCSI: initiators are not told of %s: there are too many portals", c->address);
+    sync_finish(call);
+}
+
+static bool is_any_address(const char *address)
+{
+    return address[0] == '*' || strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0 ||
+           strncmp(address, "unix:", 5) == 0;
+}
+
+void live_portals_tell(struct appliance *a)
+{
+    struct live_listener *live;
+    TAILQ_FOREACH(live, &a->listeners, link)
+    {
+        struct portal_call c = {.appliance = a, .address = live->address};
+        if (strcmp(live->protocol, "iscsi") == 0 && !is_any_address(live->address))
+            sync_call(&c.call, reactor_loop(a->reactors[0]), run_portal);
+    }
+}
+
 void live_listeners_close(struct appliance *a)
 {
     struct live_listener *live;

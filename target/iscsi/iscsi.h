@@ -29,7 +29,8 @@ void iscsi_server_destroy(struct iscsi_server *server);
 
 /*
  * An address initiators can reach the targets at, for SendTargets: "192.0.2.1:3260", "[2001:db8::1]:3260". A stream's
- * own local address is preferred; this list is what else is told. All have portal group tag 1.
+ * own local address is preferred; this list is what else is told, addresses of the loopback to those only who came there.
+ * All have portal group tag 1. 0 also if it is there already; -EINVAL, -ENOMEM.
  */
 int iscsi_server_add_portal(struct iscsi_server *server, const char *address);
 /* The target is lent; its loop is where its sessions live. 0, -EEXIST, -EINVAL (bad iqn/eui/naa name), -ENOMEM. */

@@ -118,6 +118,9 @@ int iscsi_server_add_portal(struct iscsi_server *server, const char *address)
 {
     if (address[0] == '\0' || strlen(address) >= ADDRESS_MAX)
         return -EINVAL;
+    for (uint32_t i = 0; i < server->portal_count; i++)
+        if (strcmp(server->portals[i], address) == 0)
+            return 0;
     if (server->portal_count == PORTALS_MAX)
         return -ENOMEM;
     memcpy(server->portals[server->portal_count], address, strlen(address) + 1);
@@ -475,6 +478,11 @@ static bool is_network_address(const char *address)
     return address[0] != '\0' && strncmp(address, "unix:", 5) != 0;
 }
 
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
+}
+
 static void list_target(struct connection *conn, const struct iscsi_target *target, struct text_out *out)
 {
     struct iscsi_server *server = conn->server;
@@ -484,7 +492,7 @@ static void list_target(struct connection *conn, const struct iscsi_target *targ
     if (is_network_address(local))
         list_address(out, local);
     for (uint32_t i = 0; i < portals; i++)
-        if (strcmp(server->portals[i], local) != 0)
+        if (strcmp(server->portals[i], local) != 0 && (!is_loopback(server->portals[i]) || is_loopback(local)))
             list_address(out, server->portals[i]);
 }
 

@@ -177,7 +177,7 @@ enum session_verdict session_take(struct session *session, const struct pdu *pdu
     TAILQ_INSERT_TAIL(&session->live, cmd, link);
     sm_move(&cmd->state, COMMAND_RECEIVING);
     cmd->pdu = *pdu;
-    cmd->delivered = cmd->counted = cmd->over = cmd->silent = false;
+    cmd->delivered = cmd->counted = cmd->over = cmd->silent = cmd->late = false;
     cmd->page_count = 0;
     cmd->page_state = PAGES_NONE;
     session->immediates += pdu->immediate;
@@ -196,6 +196,24 @@ static void deliver(struct session *s, struct command *cmd)
     connection_execute(cmd);
 }
 
+static struct command *late_whose_turn_came(struct session *s)
+{
+    struct command *cmd;
+    if (s->late == 0)
+        return NULL;
+    TAILQ_FOREACH(cmd, &s->live, link)
+    if (cmd->late && !serial_less(s->exp_cmd_sn, cmd->pdu.cmd_sn))
+        return cmd;
+    return NULL;
+}
+
+bool session_waits_for_lower(struct session *session, struct command *cmd)
+{
+    cmd->late = cmd->pdu.immediate && serial_less(session->exp_cmd_sn, cmd->pdu.cmd_sn);
+    session->late += cmd->late;
+    return cmd->late;
+}
+
 /* All that waits for the CmdSN after the last delivered one. */
 static void deliver_next(struct session *s)
 {
@@ -206,6 +224,11 @@ static void deliver_next(struct session *s)
         if (cmd != skipped(s))
             deliver(s, cmd);
         window_update(s);
+    }
+    while ((cmd = late_whose_turn_came(s)) != NULL) {
+        cmd->late = false;
+        s->late--;
+        connection_execute(cmd);
     }
 }
 

@@ -55,6 +55,7 @@ struct command {
     struct command *hash_next;
     struct pdu pdu; /* the request */
     bool hashed, delivered, counted;
+    bool late;   /* immediate, and yet to be executed only when the commands in front of it are here */
     bool over;   /* its status is decided, scsi_task_run() will not be called */
     bool silent; /* aborted: no answer */
 
@@ -80,7 +81,7 @@ struct session {
     uint16_t tsih;
     uint32_t limit; /* commands in the window */
     uint32_t exp_cmd_sn, max_cmd_sn, told_max_cmd_sn;
-    uint32_t in_flight, immediates;
+    uint32_t in_flight, immediates, late;
     uint32_t next_ttt;
     struct command_list live, free;
     struct command **ahead; /* by CmdSN modulo mask + 1 */
@@ -104,6 +105,8 @@ struct command *session_find(struct session *session, uint32_t itt);
 void session_received(struct session *session, struct command *cmd);
 /* A CmdSN that is not to be waited for any more: aborted before it came. */
 void session_skip(struct session *session, uint32_t cmd_sn);
+/* An immediate request waits for those with a lower CmdSN, if some are not here: true, and it is executed again. */
+bool session_waits_for_lower(struct session *session, struct command *cmd);
 bool session_in_window(const struct session *session, uint32_t cmd_sn);
 /* The tag is free, no answer of this command will be built any more. */
 void session_forget_tag(struct session *session, struct command *cmd);

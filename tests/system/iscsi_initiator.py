@@ -393,6 +393,7 @@ class Rig:
     def __init__(self, address, target, pid, digests):
         self.address, self.target, self.pid, self.digests = address, target, pid, digests
         self.connections = []
+        self.second = os.environ.get("SECOND_PORTAL")
         self.gone = False  # the daemon was told to stop
 
     def digest_keys(self, keys):

@@ -258,6 +258,19 @@ def discovery_sessions_of_one_name(rig):
         assert s.text("SendTargets=All").opcode == TEXT_RESPONSE
 
 
+@case("RFC 7143, 7.4.2, appendix C: two portals of one portal group: each tells of both, and discovery sessions at both stand")
+def two_portals(rig):
+    one, other = rig.discovery(), None
+    for s, address in ((one, rig.address), (None, rig.second)):
+        s = s or rig.discovery(name=one.name, isid=one.isid, address=address)
+        addresses = [v for k, v in s.text("SendTargets=" + rig.target).pairs if k == "TargetAddress"]
+        assert addresses[0] == address + ",1" and {rig.address + ",1", rig.second + ",1"} <= set(addresses), addresses
+    assert one.text("SendTargets=All").opcode == TEXT_RESPONSE, "it is still there"
+    session = rig.session(address=rig.second)
+    again = rig.session(name=session.name, isid=session.isid)
+    assert session.closed(), "a session belongs to the portal group: reinstated through the other portal"
+
+
 @case("case 9, RFC 7143, 11.13.5: AuthMethod lists; nobody wants CHAP here; access.py has those who do")
 def authentication_methods(rig):
     for offer in ("None", "CHAP,None", "KRB5,None", "X,CHAP,None"):

@@ -211,4 +211,27 @@ def what_a_request_covers(rig):
     nothing_written(rig)
 
 
+@case("RFC 7143, 4.2.3.3: an immediate request that covers many waits for commands in front of it that have not come, and covers them")
+def commands_in_front_that_come_later(rig):
+    for function in (ABORT_TASK_SET, CLEAR_TASK_SET, LUN_RESET):
+        s = rig.session(*SOLICITED)
+        waiting = s.write_waiting(lba=64)
+        first, second = s.command(write10(64, 8), F | W, 4096), s.command(write10(64, 8), F | W, 4096)
+        request = s.request(TASK, F | function, immediate=True, ref_itt=NO_TAG)
+        s.send(second, request)
+        s.fence()
+        behind = s.command(READY)
+        s.send(behind)
+        assert s.task(ABORT_TASK, waiting[0]) == 0, "one that names its task waits for nobody"
+        s.send(first)
+        seen = set()
+        while TASK_RESPONSE not in seen or RESPONSE not in seen:
+            p = s.receive(R2T, TASK_RESPONSE, RESPONSE)
+            assert p.opcode != RESPONSE or p.itt == behind.itt
+            assert p.opcode != R2T or TASK_RESPONSE not in seen, "a covered task goes on after the response"
+            seen.add(p.opcode)
+        s.make_ready()
+    nothing_written(rig)
+
+
 main()

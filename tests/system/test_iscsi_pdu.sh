@@ -13,7 +13,7 @@ for n in $(seq 20); do
 done
 config() { # more settings of the iSCSI section
     write_config raid5 'size = "32 MiB";'
-    sed -i "s/^iscsi = {.*/iscsi = { listen = [ \"127.0.0.1:0\" ]; portals = [ \"[2001:db8::1]:3260\" ]; connections = 120; commands = 32; $1/" "$CONFIG"
+    sed -i "s/^iscsi = {.*/iscsi = { listen = [ \"127.0.0.1:0\", \"127.0.0.2:0\" ]; portals = [ \"[2001:db8::1]:3260\" ]; connections = 120; commands = 32; $1/" "$CONFIG"
 }
 cases=0
 theme() { # NAME [digests]
@@ -25,6 +25,8 @@ config 'ping_interval = "0 s";'
 start_daemon
 wait_idle
 [ "$(stat -c %A "$SOCKET" | cut -c 8-)" = --- ] || fail "others may use the control socket: $(stat -c %A "$SOCKET")"
+SECOND_PORTAL=$($CTL status | sed -n 's/^iscsi listens on \(127.0.0.2.*\)/\1/p')
+export SECOND_PORTAL
 for name in ${THEMES:-login numbering data task session}; do
     theme "$name"
 done

@@ -76,6 +76,11 @@ void ini_pass_time(struct ini_rig *rig, uint64_t ns)
 
 struct ini *ini_connect(struct ini_rig *rig, uint8_t isid)
 {
+    return ini_connect_at(rig, isid, "192.0.2.1:3260");
+}
+
+struct ini *ini_connect_at(struct ini_rig *rig, uint8_t isid, const char *portal)
+{
     struct ini *ini = calloc(1, sizeof *ini);
     ini->rig = rig;
     ini->isid[0] = 0x80;
@@ -84,7 +89,7 @@ struct ini *ini_connect(struct ini_rig *rig, uint8_t isid)
     ini->max_cmd_sn = ini->cmd_sn - 1;
     ini->itt = 100;
     ini->s = teststream_create(&rig->t->loop, 77 + isid);
-    text_format(ini->s->stream.local, sizeof ini->s->stream.local, "192.0.2.1:3260");
+    text_format(ini->s->stream.local, sizeof ini->s->stream.local, "%s", portal);
     text_format(ini->s->stream.peer, sizeof ini->s->stream.peer, "192.0.2.9:%u", 1000u + isid);
     iscsi_conn_open(rig->server, &ini->s->stream);
     return ini;

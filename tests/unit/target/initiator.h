@@ -51,6 +51,7 @@ struct ini_pdu {
 };
 
 struct ini *ini_connect(struct ini_rig *rig, uint8_t isid);
+struct ini *ini_connect_at(struct ini_rig *rig, uint8_t isid, const char *portal);
 void ini_drop(struct ini *ini); /* the peer goes away */
 void ini_run(struct ini *ini);
 

@@ -307,6 +307,33 @@ Test(iscsi_session, send_targets)
     }
 }
 
+Test(iscsi_session, portals_are_told_once_and_the_loopback_to_those_on_it)
+{
+    static const struct {
+        const char *local, *answer;
+    } cases[] = {
+        {"192.0.2.1:3260", ONE_TARGET "TargetAddress=[2001:db8::1]:3260,1|"},
+        {"[2001:db8::1]:3260",
+         "TargetName=" INI_TARGET "|TargetAddress=[2001:db8::1]:3260,1|TargetAddress=192.0.2.1:3260,1|"},
+        {"127.0.0.9:3260",
+         "TargetName=" INI_TARGET
+         "|TargetAddress=127.0.0.9:3260,1|TargetAddress=192.0.2.1:3260,1|TargetAddress=127.0.0.1:3260,1|"
+         "TargetAddress=[::1]:3260,1|TargetAddress=[2001:db8::1]:3260,1|"},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        static const char *const portals[] = {"127.0.0.1:3260", "[::1]:3260", "[2001:db8::1]:3260", "[::1]:3260"};
+        struct ini_rig *rig = plain_rig();
+        for (unsigned j = 0; j < ARRAY_LENGTH(portals); j++)
+            cr_expect_eq(iscsi_server_add_portal(rig->server, portals[j]), 0);
+        struct ini *ini = ini_connect_at(rig, 9, cases[i].local);
+        char out[4096];
+        cr_assert_eq(ini_login_keys(ini, "InitiatorName=" INI_NAME "|SessionType=Discovery"), 0);
+        cr_expect_eq(text_exchange(ini, "SendTargets=All", sizeof "SendTargets=All", out, sizeof out), 1);
+        cr_expect_str_eq(out, cases[i].answer, "%s: %s", cases[i].local, out);
+        drop(ini);
+    }
+}
+
 Test(iscsi_session, a_long_list_comes_in_segments_the_initiator_takes)
 {
     for (unsigned digests = 0; digests < 2; digests++) {

@@ -250,6 +250,24 @@ Test(iscsi_task, commands_sent_after_a_set_function_are_not_covered)
     drop(ini);
 }
 
+/* 4.2.3.3: what is in front of it is covered, also when it comes later. */
+Test(iscsi_task, an_immediate_set_function_waits_for_the_commands_in_front_of_it)
+{
+    struct ini_rig *rig = plain_rig();
+    struct ini *ini = ini_session(rig, 1, "ImmediateData=No");
+    uint8_t bhs[PDU_BHS_BYTES], task[PDU_BHS_BYTES], cdb[16];
+    ini_cdb_rw(cdb, true, 0, 8);
+    ini_command(ini, bhs, INI_F | INI_W, 4096, cdb);
+    ini_request(ini, task, PDU_TASK | 0x40, INI_F | LUN_RESET);
+    ini_send(ini, task, NULL, 0);
+    ini_expect_silence(ini);
+    ini_send(ini, bhs, NULL, 0);
+    ini_expect(ini, PDU_TASK_RESPONSE, task, NULL, 0);
+    cr_expect_eq(task[2], 0);
+    ini_expect_silence(ini);
+    drop(ini);
+}
+
 Test(iscsi_task, an_abort_while_the_answer_is_half_sent)
 {
     for (size_t window = 0; window < 9000; window += 700) {
