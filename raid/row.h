@@ -125,7 +125,9 @@ struct volume {
     unsigned unmaps; /* rows on their way to UNWRITTEN: what memory says may not be durable yet */
     uint64_t start;
     bool failed, degraded; /* as of volume_recount() */
-    unsigned announced;    /* enum health in volume.c: what the watchers know */
+    /* Without redundancy: changes that no flush covers yet; and a member was lost with some, which a flush is to say. */
+    bool unflushed, forgot;
+    unsigned announced; /* enum health in volume.c: what the watchers know */
 
     struct pool runs, rows;
     struct run *run_memory;

@@ -97,16 +97,33 @@ static void change_done(struct row_io *io)
 {
     struct run *run = container_of(io, struct run, io);
     enum blk_status status = changed_status(run);
+    if (io->op != BLK_FLUSH)
+        io->volume->unflushed = io->volume->layout.redundancy == 0; /* a flush that began meanwhile may not cover it */
     status_merge(&run->status, &run->bad_off, status, run->off + (status == BLK_MEDIA ? io->bad_off - io->off : 0));
     run->task.run = record_task;
     run_record(run);
+}
+
+/*
+ * Without redundancy: nobody else has what a member that is lost had in its cache, so flushes fail while it is away, and
+ * one when it is back.
+ */
+static bool flush_fails(struct volume *v)
+{
+    bool fails = v->layout.redundancy == 0 && (v->failed || v->forgot);
+    v->forgot = v->forgot && v->failed;
+    v->unflushed = false;
+    return fails;
 }
 
 static void change_start(struct run *run)
 {
     struct volume *v = run->io.volume;
     bool changes = run->io.op != BLK_FLUSH, refused = changes && v->failed;
+    if (!changes && flush_fails(v))
+        status_merge(&run->status, &run->bad_off, BLK_GONE, run->off);
     if (changes && !refused) {
+        v->unflushed = v->layout.redundancy == 0;
         if (!v->owner->ops->change_begin(v->owner, &run->task))
             return;
         run->changing = true;

@@ -53,6 +53,7 @@ void volume_recount(struct volume *v)
     for (unsigned slot = 0; slot < v->layout.spec.members; slot++)
         lost |= (uint64_t)!member_readable(volume_member(v, slot)) << slot;
     v->degraded = lost != 0;
+    v->forgot = v->forgot || (!v->failed && !layout_survives(&v->layout, lost) && v->unflushed);
     v->failed = !layout_survives(&v->layout, lost);
 }
 

@@ -307,6 +307,34 @@ Test(volume_errors, beyond_redundancy_what_is_lost_is_gone_and_the_rest_is_read)
     bench_close(b);
 }
 
+static void back(struct bench *b, unsigned slot)
+{
+    bench_rebuild(b, slot);
+    bench_online(b, slot);
+}
+
+Test(volume_errors, without_redundancy_a_flush_tells_that_a_disk_was_lost_with_its_cache)
+{
+    struct bench *b = open_filled(&(struct layout_spec){.level = RAID_0, .members = 3});
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_OK);
+    bench_fail(b, 1); /* nothing was in its cache */
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_GONE);
+    back(b, 1);
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_OK);
+    cr_expect_eq(bench_io(b, BLK_WRITE, 0, 0, 3 * CHUNK), BLK_OK);
+    bench_fail(b, 1);
+    back(b, 1);
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_GONE, "the write may be gone");
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_OK, "once is enough");
+    cr_expect_eq(bench_io(b, BLK_WRITE, 0, 0, 3 * CHUNK), BLK_OK);
+    bench_fail(b, 1);
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_GONE);
+    back(b, 1);
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_GONE, "as long as nobody has heard it of a volume that works");
+    cr_expect_eq(bench_io(b, BLK_FLUSH, 0, 0, 0), BLK_OK);
+    bench_close(b);
+}
+
 Test(volume_errors, members_failing_under_load_beyond_redundancy_leave_no_request_unanswered)
 {
     static const struct layout_spec specs[] = {R5, R6, R1, {.level = RAID_0, .members = 3}};
