@@ -105,6 +105,11 @@ bool appliance_alive(struct appliance *appliance);
 /* A sentence for people as JSON: it may have been cut within a character, or hold a name that is no UTF-8. */
 json_t *sentence_json(const char *sentence);
 
+/* Who is connected, and what each did: an array. */
+json_t *appliance_sessions(struct appliance *appliance);
+/* Ask one to end; it is cut after *grace_ns. NULL, or what went wrong. */
+const char *appliance_session_drop(struct appliance *appliance, const char *session, uint64_t *grace_ns);
+
 /* Everything, for corbelctl and the page. */
 json_t *appliance_status(struct appliance *appliance);
 

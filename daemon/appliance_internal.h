@@ -100,6 +100,10 @@ struct appliance {
     char message[512]; /* the last error of a call */
 };
 
+/* --- appliance_sessions.c --- */
+
+json_t *live_connections_json(struct appliance *a);
+
 /* --- appliance_journals.c --- */
 
 /* Those of an array that starts: what can be opened. */

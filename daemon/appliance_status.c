@@ -136,49 +136,6 @@ static json_t *array_json(struct live_array *live)
     return out;
 }
 
-enum { CONNECTIONS_SHOWN = 256 };
-
-struct connections_call {
-    struct sync_call call;
-    struct appliance *appliance;
-    struct nbd_conn_info nbd[CONNECTIONS_SHOWN];
-    struct iscsi_session_info iscsi[CONNECTIONS_SHOWN];
-    uint32_t nbd_count, iscsi_count;
-};
-
-static void run_connections(struct sync_call *call)
-{
-    struct connections_call *c = container_of(call, struct connections_call, call);
-    c->nbd_count = nbd_server_info(c->appliance->nbd, c->nbd, CONNECTIONS_SHOWN);
-    c->iscsi_count = iscsi_server_info(c->appliance->iscsi, c->iscsi, CONNECTIONS_SHOWN);
-    sync_finish(call);
-}
-
-static json_t *connections_json(struct appliance *a)
-{
-    struct connections_call *c = calloc(1, sizeof *c);
-    ASSERT(c != NULL);
-    c->appliance = a;
-    sync_call(&c->call, reactor_loop(a->reactors[0]), run_connections);
-    json_t *out = json_array();
-    for (uint32_t i = 0; i < MIN(c->nbd_count, (uint32_t)CONNECTIONS_SHOWN); i++) {
-        const struct nbd_conn_info *n = &c->nbd[i];
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "protocol", "nbd", "peer", n->peer,
-                                             "object", n->export_name, "phase", n->phase, "read_bytes",
-                                             (json_int_t)n->read_bytes, "written_bytes", (json_int_t)n->written_bytes,
-                                             "requests", (json_int_t)n->requests));
-    }
-    for (uint32_t i = 0; i < MIN(c->iscsi_count, (uint32_t)CONNECTIONS_SHOWN); i++) {
-        const struct iscsi_session_info *s = &c->iscsi[i];
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "protocol", "iscsi", "peer",
-                                             s->peer, "object", s->target, "phase", s->phase, "initiator", s->initiator,
-                                             "read_bytes", (json_int_t)s->read_bytes, "written_bytes",
-                                             (json_int_t)s->written_bytes, "requests", (json_int_t)s->commands));
-    }
-    free(c);
-    return out;
-}
-
 static json_t *services_json(struct appliance *a)
 {
     json_t *exports = json_array(), *targets = json_array(), *listeners = json_array();
@@ -225,6 +182,6 @@ json_t *appliance_status(struct appliance *a)
     json_object_set_new(status, "uptime_seconds", json_integer((json_int_t)((uint64_t)time(NULL) - a->started_s)));
     json_object_set_new(status, "arrays", arrays);
     json_object_set_new(status, "spares", live_spares_json(a));
-    json_object_set_new(status, "connections", connections_json(a));
+    json_object_set_new(status, "connections", live_connections_json(a));
     return status;
 }

@@ -72,6 +72,11 @@ static void do_status(struct exchange *x)
                               json_pack("{s:s, s:s}", "protocol", "web", "address", x->control->web_address));
 }
 
+static void do_sessions(struct exchange *x)
+{
+    x->answer = json_pack("{s:o}", "sessions", appliance_sessions(x->control->appliance));
+}
+
 static void do_apply(struct exchange *x)
 {
     struct apply_options options = {.dry_run = body_flag(x->body, "dry_run"), .force = body_flag(x->body, "force")};
@@ -255,6 +260,20 @@ static void do_job_cancel(struct exchange *x)
         answer_action(x, "of", of, appliance_job_cancel(x->control->appliance, of));
 }
 
+static void do_session_drop(struct exchange *x)
+{
+    const char *session = body_word(x, "session");
+    uint64_t grace_ns = 0;
+    if (session == NULL)
+        return;
+    const char *wrong = appliance_session_drop(x->control->appliance, session, &grace_ns);
+    if (wrong != NULL)
+        answer_error(x, 409, wrong);
+    else
+        x->answer = json_pack("{s:s, s:s, s:I}", "session", session, "state", "ending", "cut_after_seconds",
+                              (json_int_t)(grace_ns / 1000000000));
+}
+
 struct route {
     enum evhttp_cmd_type method;
     const char *path;
@@ -263,6 +282,8 @@ struct route {
 
 static const struct route routes[] = {
     {EVHTTP_REQ_GET, "/api/v1/status", do_status},
+    {EVHTTP_REQ_GET, "/api/v1/sessions", do_sessions},
+    {EVHTTP_REQ_POST, "/api/v1/sessions/drop", do_session_drop},
     {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
     {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
     {EVHTTP_REQ_POST, "/api/v1/arrays/assemble", do_array_assemble},

@@ -128,6 +128,19 @@ static int run_array_list(const struct arguments *a)
     return EXIT_DONE;
 }
 
+static int run_session_list(const struct arguments *a)
+{
+    json_t *answer = ask_or_give_up(a, "/api/v1/sessions", NULL);
+    if (answer == NULL)
+        return EXIT_NO_DAEMON;
+    if (a->json)
+        print_json(json_object_get(answer, "sessions"));
+    else
+        print_sessions(answer);
+    json_decref(answer);
+    return EXIT_DONE;
+}
+
 static int run_volume_list(const struct arguments *a)
 {
     return show_list(a, "volumes", print_volumes);
@@ -329,6 +342,13 @@ static int run_disk_add_spare(const struct arguments *a)
         "a spare: it takes the place of the next disk that is lost");
 }
 
+static int run_session_drop(const struct arguments *a)
+{
+    return act(a, "/api/v1/sessions/drop", json_pack("{s:s}", "session", a->words[0]),
+               "asked to end, and cut if it has not when the time of daemon.drain is over; nothing keeps its client "
+               "from coming back");
+}
+
 static int run_array_assemble(const struct arguments *a)
 {
     json_t *body = json_pack("{s:s, s:b}", "array", a->words[0], "force", a->force);
@@ -502,6 +522,8 @@ static const struct command commands[] = {
     {"disk", "forget", 1, run_disk_forget, "disk forget ARRAY/SLOT", "never take back the disk that was there"},
     {"job", "cancel", 1, run_job_cancel, "job cancel VOLUME|DISK",
      "call off its init or scrub, or its replacement by another disk"},
+    {"session", "list", 0, run_session_list, "session list", "who is connected by iSCSI or NBD, and what each did"},
+    {"session", "drop", 1, run_session_drop, "session drop SESSION", "ask one to end; it is cut if it does not"},
     {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
      "commands that read the volumes without Corbel"},
 };

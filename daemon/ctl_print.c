@@ -94,6 +94,67 @@ void print_volumes(const json_t *status)
     }
 }
 
+/* Microseconds as "less than" of a bucket. */
+static const char *latency(const json_t *io, const char *key, char out[32])
+{
+    uint64_t us = number(io, key);
+    if (us == 0)
+        snprintf(out, 32, "-");
+    else if (us < 10000)
+        snprintf(out, 32, "<%" PRIu64 " us", us);
+    else
+        snprintf(out, 32, "<%" PRIu64 " ms", us / 1000);
+    return out;
+}
+
+static void print_io(const char *name, const json_t *io, const char *behind)
+{
+    char read[32], written[32], p50[32], p99[32];
+    bytes(io, "read_bytes", read);
+    bytes(io, "written_bytes", written);
+    printf("%-11s %-9" PRIu64 " %-9" PRIu64 " %-8" PRIu64 " %-10s %-10s %-7" PRIu64 " %-8" PRIu64 " %-7" PRIu64
+           " %-10s %-10s %s\n",
+           name, number(io, "reads"), number(io, "writes"), number(io, "others"), read, written, number(io, "failed"),
+           number(io, "aborted"), number(io, "digest_errors"), latency(io, "latency_p50_us", p50),
+           latency(io, "latency_p99_us", p99), behind);
+}
+
+static void session_words(const json_t *session, char *out, size_t len)
+{
+    char since[32] = "";
+    time_t seconds = (time_t)number(session, "since");
+    struct tm tm;
+    const char *initiator = text(session, "initiator"), *object = text(session, "object");
+    if (seconds > 0 && localtime_r(&seconds, &tm) != NULL)
+        strftime(since, sizeof since, ", since %Y-%m-%d %H:%M:%S", &tm);
+    snprintf(out, len, "%s%s%s, %s%s%s%s", strcmp(initiator, "-") != 0 ? initiator : "",
+             strcmp(initiator, "-") != 0 ? " at " : "", text(session, "peer"), *object != '\0' ? object : "no object",
+             strcmp(text(session, "phase"), "full feature") != 0 ? ", " : "",
+             strcmp(text(session, "phase"), "full feature") != 0 ? text(session, "phase") : "", since);
+}
+
+void print_sessions(const json_t *answer)
+{
+    char words[1024], name[32];
+    size_t i, j;
+    json_t *session, *lun;
+    printf("%-11s %-9s %-9s %-8s %-10s %-10s %-7s %-8s %-7s %-10s %-10s %s\n", "SESSION", "READS", "WRITES", "OTHERS",
+           "READ", "WRITTEN", "FAILED", "ABORTED", "DIGEST", "HALF", "99 %", "");
+    json_array_foreach(json_object_get(answer, "sessions"), i, session)
+    {
+        session_words(session, words, sizeof words);
+        print_io(text(session, "id"), json_object_get(session, "io"), words);
+        json_array_foreach(json_object_get(session, "luns"), j, lun)
+        {
+            if (json_is_null(json_object_get(lun, "lun")))
+                snprintf(name, sizeof name, "  elsewhere");
+            else
+                snprintf(name, sizeof name, "  LUN %" PRIu64, number(lun, "lun"));
+            print_io(name, json_object_get(lun, "io"), "");
+        }
+    }
+}
+
 static void print_spares(const json_t *status)
 {
     size_t i;

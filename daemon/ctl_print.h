@@ -6,6 +6,7 @@
 
 void print_status(const json_t *status);
 void print_arrays(const json_t *status);
+void print_sessions(const json_t *answer);
 void print_volumes(const json_t *status);
 void print_disks(const json_t *status);
 /* A volume's scrub: results, and findings. */

@@ -74,6 +74,7 @@ void connection_free(struct connection *conn)
     free(conn->rx.buffer);
     free(conn->store);
     access_release(conn->access);
+    free(conn->stats);
     free(conn);
 }
 
@@ -304,14 +305,27 @@ void connection_complete(struct connection *conn, bool digest_good)
         connection_login_go(conn, login_request(&conn->login, &rx->pdu));
         return;
     }
-    if (!digest_good)
+    if (!digest_good) {
+        connection_bad_digest(conn);
         control_reject(conn, PDU_REJECT_DATA_DIGEST);
+    }
     if (rx->burst != NULL)
         transfer_data_complete(conn, digest_good);
     else if (cmd != NULL)
         request_complete(conn, cmd, digest_good);
     rx->command = NULL;
     rx->burst = NULL;
+}
+
+/* Of the PDU being received. */
+void connection_bad_digest(struct connection *conn)
+{
+    static const uint8_t nowhere[8] = {0x3f, 0xff};
+    struct command *cmd = conn->rx.command;
+    struct io_stats *stats =
+        cmd != NULL && cmd->pdu.opcode == PDU_COMMAND ? cmd->stats : stats_of(conn->stats, nowhere);
+    if (stats != NULL)
+        io_count(&stats->troubles[IO_BAD_DIGEST], 1);
 }
 
 void connection_execute(struct command *cmd)

@@ -14,7 +14,7 @@
  *
  * The files: connection.c life and dispatch; receive.c and send.c the two directions; transfer.c SCSI commands and
  * their data; stall.c peers that hold up others; task.c task management; text.c SendTargets; control.c NOP, logout, reject, asynchronous messages;
- * server.c targets, loops, drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
+ * stats.c what is counted; server.c targets, loops, drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
  */
 #ifndef TARGET_ISCSI_CONNECTION_H
 #define TARGET_ISCSI_CONNECTION_H
@@ -144,8 +144,10 @@ struct connection {
     enum order order_wanted, order_sent;
     struct task order_task, gone_task;
     uint64_t grace_ns;
+    uint32_t id;       /* unlike any other's, for people */
+    struct timer drop; /* it was asked to end: until it is cut */
     /* Written by the connection's loop, read by the server's: counters may lag. */
-    uint64_t read_bytes, written_bytes, commands;
+    struct session_stats *stats; /* once its session has begun; NULL: discovery */
     const char *phase_name;
     bool logged_in; /* stays so */
     bool header_digest, data_digest;
@@ -162,6 +164,7 @@ void connection_drop(struct connection *conn, const char *why);
 void connection_end(struct connection *conn);
 void connection_header(struct connection *conn);
 void connection_complete(struct connection *conn, bool digest_good);
+void connection_bad_digest(struct connection *conn);
 void connection_execute(struct command *cmd);
 void connection_sent(struct connection *conn);
 void connection_want(struct connection *conn);

@@ -8,6 +8,7 @@
 #ifndef TARGET_ISCSI_ISCSI_H
 #define TARGET_ISCSI_ISCSI_H
 
+#include "core/io_stats.h"
 #include "core/stream.h"
 #include "target/scsi/scsi.h"
 
@@ -61,13 +62,27 @@ void iscsi_conn_open(struct iscsi_server *server, struct stream *stream);
 void iscsi_server_drain(struct iscsi_server *server, uint64_t grace_ns, struct task *drained);
 uint32_t iscsi_server_connections(const struct iscsi_server *server);
 
+/* Ask a session to end, as drain does all, and cut it after grace_ns. False: there is none of this id. */
+bool iscsi_server_drop(struct iscsi_server *server, uint32_t id, uint64_t grace_ns);
+
 struct iscsi_session_info {
+    uint32_t id;      /* since the server was created no other had it */
+    uint64_t since_s; /* wall clock; 0: its login is not over, or it is a discovery session */
     char initiator[ISCSI_NAME_MAX + 1], target[ISCSI_NAME_MAX + 1], peer[64];
     char phase[24];
     bool header_digest, data_digest;
-    uint64_t read_bytes, written_bytes, commands;
+    struct io_stats io; /* of all LUNs */
 };
+/* Of one LUN of a session, as its initiator calls it; ISCSI_LUN_NONE: commands to LUNs it had none of when it began. */
+enum { ISCSI_LUN_NONE = 0xffff };
+struct iscsi_lun_info {
+    uint32_t session;
+    uint16_t lun;
+    struct io_stats io;
+};
+/* Both return how many there are and fill up to `max`; in the same order of sessions. On the server's loop. */
 uint32_t iscsi_server_info(const struct iscsi_server *server, struct iscsi_session_info *out, uint32_t max);
+uint32_t iscsi_server_lun_info(const struct iscsi_server *server, struct iscsi_lun_info *out, uint32_t max);
 
 /* "iqn.yyyy-mm.reversed.domain[:anything]", "eui." + 16 hex digits, "naa." + 16 or 32: RFC 7143, 4.2.7. */
 bool iscsi_name_valid(const char *name);

@@ -78,6 +78,8 @@ static bool parse_step(struct connection *conn)
         connection_complete(conn, event == PDU_COMPLETE);
         return true;
     case PDU_BAD_HEADER:
+        rx->command = NULL;
+        connection_bad_digest(conn);
         connection_close(conn, "wrong header digest"); /* 7.8: where the next PDU begins is not known */
         return false;
     }

@@ -33,7 +33,7 @@ struct iscsi_server {
     struct iscsi_limits limits;
     TAILQ_HEAD(, iscsi_target) targets;
     TAILQ_HEAD(, connection) connections;
-    uint32_t connection_count;
+    uint32_t connection_count, last_id;
     uint16_t last_tsih; /* of discovery sessions */
     char portals[PORTALS_MAX][ADDRESS_MAX];
     uint32_t portal_count; /* grows after its entry is complete: other loops read it */
@@ -165,6 +165,7 @@ const struct iscsi_limits *server_limits(const struct connection *conn)
 
 static void order_there(struct task *task);
 static void gone_back(struct task *task);
+static void drop_late(struct timer *timer);
 static void arrived(struct task *task);
 
 /* Whoever does not get through the login takes no place from those who have. NULL: there is room for one more. */
@@ -199,6 +200,8 @@ void iscsi_conn_open(struct iscsi_server *server, struct stream *stream)
     }
     if (!access_host(conn->peer, conn->host))
         memset(conn->host, 0, sizeof conn->host);
+    conn->id = ++server->last_id;
+    conn->drop.fire = drop_late;
     conn->order_task.run = order_there;
     conn->gone_task.run = gone_back;
     conn->arrived.run = arrived;
@@ -224,6 +227,7 @@ static void forget_if_over(struct connection *conn)
         return;
     TAILQ_REMOVE(&server->connections, conn, server_link);
     server->connection_count--;
+    timer_stop(server->loop, &conn->drop);
     connection_free(conn);
     drained_check(server);
 }
@@ -411,6 +415,8 @@ static bool nexus_make(struct connection *conn)
     while (tsih_used(target, ++target->last_tsih))
         ;
     conn->session->tsih = target->last_tsih;
+    struct session_stats *stats = stats_create(conn->session->nexus, loop_wall_clock_s(conn->loop));
+    __atomic_store_n(&conn->stats, stats, __ATOMIC_RELEASE); /* NULL, without memory: nothing is counted */
     TAILQ_INSERT_TAIL(&target->sessions, conn, session_link);
     conn->in_target = true;
     return true;
@@ -566,6 +572,25 @@ void iscsi_server_drain(struct iscsi_server *server, uint64_t grace_ns, struct t
     timer_start(server->loop, &server->grace, grace_ns);
 }
 
+static void drop_late(struct timer *timer)
+{
+    order_send(container_of(timer, struct connection, drop), ORDER_CUT, 0);
+}
+
+bool iscsi_server_drop(struct iscsi_server *server, uint32_t id, uint64_t grace_ns)
+{
+    struct connection *conn;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    {
+        if (conn->id != id || conn->gone)
+            continue;
+        order_send(conn, ORDER_DRAIN, grace_ns);
+        timer_start(server->loop, &conn->drop, grace_ns);
+        return true;
+    }
+    return false;
+}
+
 /* --- access --- */
 
 /* Those who have just been told something else by the new list log in again, and then it holds. */
@@ -611,6 +636,12 @@ uint32_t iscsi_server_connections(const struct iscsi_server *server)
     return server->connection_count;
 }
 
+/* By the server's loop. */
+static const struct session_stats *stats_seen(const struct connection *conn)
+{
+    return __atomic_load_n(&conn->stats, __ATOMIC_ACQUIRE);
+}
+
 static void info_fill(const struct connection *conn, struct iscsi_session_info *out)
 {
     *out = (struct iscsi_session_info){.header_digest = __atomic_load_n(&conn->header_digest, __ATOMIC_RELAXED),
@@ -619,9 +650,11 @@ static void info_fill(const struct connection *conn, struct iscsi_session_info *
     text_format(out->target, sizeof out->target, "%s", conn->target != NULL ? conn->target->name : "");
     text_format(out->peer, sizeof out->peer, "%s", conn->peer);
     text_format(out->phase, sizeof out->phase, "%s", __atomic_load_n(&conn->phase_name, __ATOMIC_RELAXED));
-    out->read_bytes = __atomic_load_n(&conn->read_bytes, __ATOMIC_RELAXED);
-    out->written_bytes = __atomic_load_n(&conn->written_bytes, __ATOMIC_RELAXED);
-    out->commands = __atomic_load_n(&conn->commands, __ATOMIC_RELAXED);
+    const struct session_stats *stats = stats_seen(conn);
+    out->id = conn->id;
+    out->since_s = stats != NULL ? stats->since_s : 0;
+    for (unsigned i = 0; stats != NULL && i < stats->count; i++)
+        io_stats_read(&stats->luns[i].io, &out->io);
 }
 
 uint32_t iscsi_server_info(const struct iscsi_server *server, struct iscsi_session_info *out, uint32_t max)
@@ -634,5 +667,25 @@ uint32_t iscsi_server_info(const struct iscsi_server *server, struct iscsi_sessi
             info_fill(conn, &out[count]);
         count++;
     }
+    return count;
+}
+
+static uint32_t luns_fill(const struct connection *conn, struct iscsi_lun_info *out, uint32_t room)
+{
+    const struct session_stats *stats = stats_seen(conn);
+    uint32_t count = stats != NULL ? stats->count : 0;
+    for (uint32_t i = 0; i < MIN(count, room); i++) {
+        out[i] = (struct iscsi_lun_info){.session = conn->id, .lun = stats->luns[i].lun};
+        io_stats_read(&stats->luns[i].io, &out[i].io);
+    }
+    return count;
+}
+
+uint32_t iscsi_server_lun_info(const struct iscsi_server *server, struct iscsi_lun_info *out, uint32_t max)
+{
+    const struct connection *conn;
+    uint32_t count = 0;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    count += luns_fill(conn, out + MIN(count, max), max - MIN(count, max));
     return count;
 }

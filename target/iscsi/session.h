@@ -2,6 +2,8 @@
  * A session's commands: their slots, their tags (ITT), and the window of CmdSN (RFC 7143, 4.2.2).
  *
  * A session is made when a login ends, with a slot for every command the window admits, and a few for immediate ones.
+ * Room for all is taken then, but it is not touched before as many commands are in flight at once: memory that was never
+ * touched is not real, so an idle session holds little.
  * Every request of full feature phase that wants an answer takes a slot, SCSI command or not, and keeps it until the
  * answer has left (or, aborted, until the disk has let go of its pages).
  *
@@ -27,6 +29,7 @@
 #include "target/iscsi/keys.h"
 #include "target/iscsi/pdu.h"
 #include "target/iscsi/send.h"
+#include "target/iscsi/stats.h"
 
 struct connection;
 
@@ -56,8 +59,11 @@ struct command {
     struct pdu pdu; /* the request */
     bool hashed, delivered, counted;
     bool late;   /* immediate, and yet to be executed only when the commands in front of it are here */
-    bool over;   /* its status is decided, scsi_task_run() will not be called */
-    bool silent; /* aborted: no answer */
+    bool over;              /* its status is decided, scsi_task_run() will not be called */
+    bool silent;            /* aborted: no answer */
+    bool aborted;           /* and counted */
+    struct io_stats *stats; /* where it is counted; NULL: nowhere */
+    uint64_t begun_ns;
 
     struct page **pages; /* room for COMMAND_PAGES_MAX */
     uint32_t page_count; /* wanted or held */
@@ -87,6 +93,7 @@ struct session {
     struct command **ahead; /* by CmdSN modulo mask + 1 */
     struct command **buckets;
     uint32_t mask;
+    uint32_t slots_begun; /* of slots: those that were in use once */
     struct command *slots;
     struct page **page_arrays;
 };

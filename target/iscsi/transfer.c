@@ -149,6 +149,7 @@ void transfer_begin(struct command *cmd)
     struct receiver *rx = &cmd->conn->rx;
     memset(cmd->bursts, 0, sizeof cmd->bursts);
     cmd->arrived = cmd->r2t_next = cmd->r2t_sn = cmd->send_len = cmd->sent = cmd->data_sn = 0;
+    stats_begin(cmd);
     parse(cmd);
     check_unsolicited(cmd);
     size_pages(cmd);
@@ -366,9 +367,7 @@ static void answer(struct command *cmd)
     bool in = cmd->scsi.direction == SCSI_DATA_IN && cmd->pdu.command.read && cmd->page_state == PAGES_HELD;
     cmd->send_len = in ? MIN(cmd->scsi.result_len, cmd->pdu.command.edtl) : 0;
     sm_move(&cmd->state, COMMAND_SENDING);
-    __atomic_store_n(&conn->commands, conn->commands + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&conn->read_bytes, conn->read_bytes + cmd->send_len, __ATOMIC_RELAXED);
-    __atomic_store_n(&conn->written_bytes, conn->written_bytes + cmd->scsi.received_len, __ATOMIC_RELAXED);
+    stats_answered(cmd, cmd->send_len);
     cmd->reply.out.emit = emit_answer;
     cmd->reply.out.sent = answer_sent;
     send_queue(conn, &cmd->reply.out);
@@ -420,6 +419,7 @@ void transfer_advance(struct command *cmd)
 /* Not begun: it is over as it stands. With an answer to give it waits for the F bits first, as any that fails. */
 static void abort_waiting(struct command *cmd, bool tell)
 {
+    stats_aborted(cmd);
     cmd->over = true;
     cmd->silent = !tell;
     cmd->scsi.status = SCSI_TASK_ABORTED;
@@ -436,6 +436,7 @@ static void abort_sending(struct command *cmd)
     bool complete = cmd->reply.out.where == OUT_BATCHED;
     if (complete)
         return; /* it was answered before */
+    stats_aborted(cmd);
     session_forget_tag(cmd->conn->session, cmd);
     if (send_cancel(cmd->conn, &cmd->reply.out))
         connection_release(cmd);
@@ -450,6 +451,7 @@ void transfer_abort(struct command *cmd, bool tell)
         transfer_advance(cmd);
         return;
     case COMMAND_RUNNING:
+        stats_aborted(cmd);
         if (!tell) {
             session_forget_tag(cmd->conn->session, cmd);
             sm_move(&cmd->state, COMMAND_ORPHAN);

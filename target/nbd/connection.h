@@ -49,7 +49,8 @@ struct nbd_request {
     struct nbd_request_header head;
     enum nbd_fault fault;
     uint32_t received; /* payload bytes in the pages, or skipped */
-    uint64_t served;   /* bytes of the range that the device is done with, or has now */
+    uint64_t begun_ns;
+    uint64_t served; /* bytes of the range that the device is done with, or has now */
     struct blk_req blk;
 
     struct page **pages; /* `small`, or a large vector of the connection's; NULL: none needed yet */
@@ -108,11 +109,13 @@ struct nbd_conn {
     unsigned still_looks;               /* of `stall` in a row at which nothing had moved */
     struct page_pool_mark pool_mark;
 
-    /* For the status page; read from the server's loop while they change here. */
-    uint64_t read_bytes, written_bytes, request_count;
+    struct io_stats stats; /* read from the server's loop while they change here */
 
     /* The server's, on its loop; `order_seen` and `over_told` are the connection's. */
     TAILQ_ENTRY(nbd_conn) link;
+    uint32_t id;       /* unlike any other's, for people */
+    uint64_t since_s;  /* wall clock: when it connected */
+    struct timer drop; /* it was asked to end: until it is cut */
     struct task order_task, over_task, arrived;
     enum nbd_order order, order_wanted;
     bool order_underway, over, handed_over;
@@ -180,11 +183,5 @@ void nbd_reply(struct nbd_request *request);
 void nbd_reply_flush(struct nbd_conn *conn);
 /* Forget all replies. */
 void nbd_reply_drop(struct nbd_conn *conn);
-
-/* A counter that another loop may look at. */
-static inline void nbd_count(uint64_t *counter, uint64_t more)
-{
-    __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
-}
 
 #endif

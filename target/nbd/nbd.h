@@ -12,6 +12,7 @@
 #define TARGET_NBD_NBD_H
 
 #include "core/blkdev.h"
+#include "core/io_stats.h"
 #include "core/stream.h"
 
 enum { NBD_NAME_MAX = 4096, NBD_PAYLOAD_MAX = 32 << 20 };
@@ -47,12 +48,17 @@ void nbd_conn_open(struct nbd_server *server, struct stream *stream);
 void nbd_server_drain(struct nbd_server *server, uint64_t grace_ns, struct task *drained);
 uint32_t nbd_server_connections(const struct nbd_server *server);
 
+/* Have one connection end, as drain does all, and cut it after grace_ns. False: there is none of this id. */
+bool nbd_server_drop(struct nbd_server *server, uint32_t id, uint64_t grace_ns);
+
 /* What status shows of a connection. */
 struct nbd_conn_info {
+    uint32_t id;      /* since the server was created no other had it */
+    uint64_t since_s; /* wall clock */
     char peer[64];
     char export_name[64];
     char phase[24];
-    uint64_t read_bytes, written_bytes, requests;
+    struct io_stats io;
 };
 /* Fill up to `max`; returns how many connections there are. On the server's loop; counters of others may lag. */
 uint32_t nbd_server_info(const struct nbd_server *server, struct nbd_conn_info *out, uint32_t max);

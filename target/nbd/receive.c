@@ -55,7 +55,6 @@ static bool step_header(struct nbd_conn *conn)
     if (conn->starved)
         return false;
     conn->input.start += NBD_REQUEST_BYTES;
-    nbd_count(&conn->request_count, 1);
     conn->rules.size = conn->export->dev->info.size;
     request->head = head;
     request->fault = nbd_request_check(&head, &conn->rules);

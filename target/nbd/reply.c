@@ -34,22 +34,24 @@ static void build(struct nbd_request *request)
     request->reply_len = (uint32_t)len;
 }
 
-static void count_bytes(struct nbd_request *request)
+static void count(struct nbd_request *request)
 {
     struct nbd_conn *conn = request->conn;
+    struct io_stats *stats = &conn->stats;
+    bool reads = request->head.command == NBD_CMD_READ, writes = request->head.command == NBD_CMD_WRITE;
+    enum io_kind kind = reads ? IO_READ : writes ? IO_WRITE : IO_OTHER;
+    io_stats_answered(stats, kind, loop_now_ns(conn->loop) - request->begun_ns);
     if (request->fault != NBD_FAULT_NONE)
-        return;
-    if (request->head.command == NBD_CMD_READ)
-        nbd_count(&conn->read_bytes, request->head.len);
-    else if (request->head.command == NBD_CMD_WRITE)
-        nbd_count(&conn->written_bytes, request->head.len);
+        io_count(&stats->troubles[IO_FAILED], 1);
+    else if (reads || writes)
+        io_count(reads ? &stats->read_bytes : &stats->written_bytes, request->head.len);
 }
 
 void nbd_reply(struct nbd_request *request)
 {
     struct nbd_conn *conn = request->conn;
     build(request);
-    count_bytes(request);
+    count(request);
     if (request->data_len == 0)
         nbd_request_put_pages(request);
     STAILQ_INSERT_TAIL(&conn->replies, request, link);

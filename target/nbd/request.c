@@ -51,6 +51,7 @@ struct nbd_request *nbd_request_take(struct nbd_conn *conn)
     if (request == NULL)
         return NULL;
     STAILQ_REMOVE_HEAD(&conn->free_requests, link);
+    request->begun_ns = loop_now_ns(conn->loop);
     request->received = 0;
     request->served = 0;
     request->pages = NULL;

@@ -111,6 +111,7 @@ int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_opt
 /* --- the server --- */
 
 static void grace_over(struct timer *timer);
+static void drop_late(struct timer *timer);
 
 struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits)
 {
@@ -153,6 +154,9 @@ void nbd_conn_open(struct nbd_server *server, struct stream *stream)
         stream_close(stream);
         return;
     }
+    conn->id = ++server->last_id;
+    conn->since_s = loop_wall_clock_s(server->loop);
+    conn->drop.fire = drop_late;
     TAILQ_INSERT_TAIL(&server->connections, conn, link);
     server->connection_count++;
     nbd_handshake_start(conn);
@@ -161,11 +165,6 @@ void nbd_conn_open(struct nbd_server *server, struct stream *stream)
 uint32_t nbd_server_connections(const struct nbd_server *server)
 {
     return server->connection_count;
-}
-
-static uint64_t look(const uint64_t *counter)
-{
-    return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
 uint32_t nbd_server_info(const struct nbd_server *server, struct nbd_conn_info *out, uint32_t max)
@@ -177,9 +176,8 @@ uint32_t nbd_server_info(const struct nbd_server *server, struct nbd_conn_info *
         if (count++ >= max)
             continue;
         struct nbd_conn_info *info = &out[count - 1];
-        *info = (struct nbd_conn_info){.read_bytes = look(&conn->read_bytes),
-                                       .written_bytes = look(&conn->written_bytes),
-                                       .requests = look(&conn->request_count)};
+        *info = (struct nbd_conn_info){.id = conn->id, .since_s = conn->since_s};
+        io_stats_read(&conn->stats, &info->io);
         text_format(info->peer, sizeof info->peer, "%s", conn->peer);
         text_format(info->export_name, sizeof info->export_name, "%s", conn->handed_over ? conn->export->name : "");
         text_format(info->phase, sizeof info->phase, "%s",
@@ -208,6 +206,7 @@ static void free_if_over(struct nbd_conn *conn)
         return;
     TAILQ_REMOVE(&server->connections, conn, link);
     server->connection_count--;
+    timer_stop(server->loop, &conn->drop);
     nbd_conn_free(conn);
     check_drained(server);
 }
@@ -255,17 +254,39 @@ static void order_send(struct nbd_conn *conn)
     loop_call(conn->loop, &conn->order_task);
 }
 
+static void order_give(struct nbd_conn *conn, enum nbd_order order)
+{
+    if (conn->over)
+        return;
+    conn->order_wanted = MAX(conn->order_wanted, order);
+    if (!conn->order_underway)
+        order_send(conn);
+}
+
 static void order_all(struct nbd_server *server, enum nbd_order order)
 {
     struct nbd_conn *conn;
     TAILQ_FOREACH(conn, &server->connections, link)
+    order_give(conn, order);
+}
+
+static void drop_late(struct timer *timer)
+{
+    order_give(container_of(timer, struct nbd_conn, drop), NBD_ORDER_CUT);
+}
+
+bool nbd_server_drop(struct nbd_server *server, uint32_t id, uint64_t grace_ns)
+{
+    struct nbd_conn *conn;
+    TAILQ_FOREACH(conn, &server->connections, link)
     {
-        if (conn->over)
+        if (conn->id != id || conn->over)
             continue;
-        conn->order_wanted = order;
-        if (!conn->order_underway)
-            order_send(conn);
+        order_give(conn, NBD_ORDER_END);
+        timer_start(server->loop, &conn->drop, grace_ns);
+        return true;
     }
+    return false;
 }
 
 static void grace_over(struct timer *timer)

@@ -26,7 +26,7 @@ struct nbd_server {
     struct nbd_limits limits;
     STAILQ_HEAD(, nbd_export) exports;
     TAILQ_HEAD(nbd_conn_list, nbd_conn) connections;
-    uint32_t connection_count;
+    uint32_t connection_count, last_id;
 
     bool draining;
     struct timer grace;

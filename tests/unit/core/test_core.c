@@ -5,6 +5,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/crc32c.h"
+#include "core/io_stats.h"
 #include "core/sm.h"
 #include "core/uuid.h"
 #include "tests/unit/lib/testloop.h"
@@ -224,4 +225,43 @@ Test(sm, a_move_that_is_not_in_the_table_aborts, .signal = SIGABRT)
     struct sm sm;
     sm_init(&sm, door, 3, 0);
     sm_move(&sm, 2);
+}
+
+Test(io_stats, latencies_go_into_powers_of_two_of_a_microsecond)
+{
+    static const struct {
+        uint64_t ns;
+        unsigned bucket;
+    } cases[] = {{0, 0},        {999, 0},      {1000, 1},           {1999, 1},           {2000, 2},       {4000, 3},
+                 {1000000, 10}, {1024000, 11}, {4194303999ull, 22}, {4194304000ull, 23}, {UINT64_MAX, 23}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct io_stats stats = {0};
+        io_stats_answered(&stats, IO_READ, cases[i].ns);
+        cr_expect_eq(stats.latency[cases[i].bucket], 1, "%llu ns", (unsigned long long)cases[i].ns);
+        cr_expect(cases[i].ns < io_latency_below(cases[i].bucket) || cases[i].ns == UINT64_MAX);
+        cr_expect(cases[i].bucket == 0 || cases[i].ns >= io_latency_below(cases[i].bucket - 1));
+    }
+}
+
+Test(io_stats, percentiles_and_sums)
+{
+    struct io_stats stats = {0}, sum = {0};
+    cr_expect_eq(io_stats_percentile(&stats, 50), 0, "of nothing");
+    for (unsigned i = 0; i < 98; i++)
+        io_stats_answered(&stats, i % 2 == 0 ? IO_READ : IO_WRITE, 100000);
+    io_stats_answered(&stats, IO_OTHER, 3000000);
+    io_stats_answered(&stats, IO_OTHER, 3000000);
+    io_count(&stats.read_bytes, 4096);
+    io_count(&stats.troubles[IO_ABORTED], 3);
+    cr_expect_eq(io_stats_percentile(&stats, 50), 128000);
+    cr_expect_eq(io_stats_percentile(&stats, 98), 128000);
+    cr_expect_eq(io_stats_percentile(&stats, 99), 4096000);
+    io_stats_read(&stats, &sum);
+    io_stats_read(&stats, &sum);
+    cr_expect_eq(sum.commands[IO_READ], 98);
+    cr_expect_eq(sum.commands[IO_OTHER], 4);
+    cr_expect_eq(io_stats_commands(&sum), 200);
+    cr_expect_eq(sum.read_bytes, 8192);
+    cr_expect_eq(sum.troubles[IO_ABORTED], 6);
+    cr_expect_eq(sum.latency_sum_ns, 2 * (98 * 100000ull + 2 * 3000000));
 }

@@ -751,8 +751,8 @@ Test(iscsi_session, info_shows_who_is_there)
     cr_expect_str_eq(info[0].peer, "192.0.2.9:1001");
     cr_expect_str_eq(info[0].phase, "full feature");
     cr_expect(info[0].header_digest && !info[0].data_digest);
-    cr_expect_eq(info[0].read_bytes, 4096);
-    cr_expect_geq(info[0].commands, 3);
+    cr_expect_eq(info[0].io.read_bytes, 4096);
+    cr_expect_geq(io_stats_commands(&info[0].io), 3);
     drop(ini);
 }
 

@@ -362,15 +362,51 @@ Test(nbd, info_shows_each_connection)
     cr_expect_str_eq(info[0].peer, "test:1");
     cr_expect_str_eq(info[0].export_name, "disk");
     cr_expect_str_eq(info[0].phase, "transmission");
-    cr_expect_eq(info[0].written_bytes, 4096);
-    cr_expect_eq(info[0].read_bytes, 512);
-    cr_expect_eq(info[0].requests, 3);
+    cr_expect_eq(info[0].io.written_bytes, 4096);
+    cr_expect_eq(info[0].io.read_bytes, 512);
+    cr_expect_eq(info[0].io.commands[IO_READ], 2);
+    cr_expect_eq(info[0].io.commands[IO_WRITE], 1);
+    cr_expect_eq(info[0].io.troubles[IO_FAILED], 1);
+    cr_expect_eq(io_stats_commands(&info[0].io), 3);
+    cr_expect_lt(info[0].id, info[1].id);
     cr_expect_str_eq(info[1].phase, "negotiation");
     cr_expect_str_eq(info[1].export_name, "");
     teststream_end(second);
     peer_run(&p);
     peer_forget(&p);
     p.s = first;
+    peer_stop(&p);
+}
+
+Test(nbd, one_connection_is_asked_to_end_and_cut_if_it_does_not)
+{
+    struct holder h;
+    struct peer p = peer_holding(&plain, &h, 1 * MIB, false);
+    struct nbd_conn_info info[2];
+    struct teststream *first = p.s, *second = peer_connect(&p);
+    peer_go(&p, "disk", false);
+    cr_assert_eq(nbd_server_info(p.server, info, 2), 2);
+    cr_expect_not(nbd_server_drop(p.server, info[1].id + 1, 1));
+    p.s = first;
+    peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
+    peer_run(&p);
+    cr_expect(nbd_server_drop(p.server, info[0].id, 1000000000));
+    peer_run(&p);
+    cr_expect_not(first->closed, "what it asked for is still at the disk");
+    cr_expect_not(second->closed, "it was not meant");
+    p.t->loop.now_ns += 1000000001;
+    peer_run(&p);
+    cr_expect(first->closed);
+    holder_end_all(&h, BLK_OK);
+    peer_run(&p);
+    cr_expect_eq(nbd_server_connections(p.server), 1);
+    cr_expect_not(nbd_server_drop(p.server, info[0].id, 1), "it is gone");
+    peer_forget(&p);
+    p.s = second;
+    cr_expect(nbd_server_drop(p.server, info[1].id, 1000000000));
+    peer_run(&p);
+    cr_expect(second->closed, "it had nothing to wait for");
+    peer_forget(&p);
     peer_stop(&p);
 }
 
