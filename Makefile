@@ -240,7 +240,7 @@ check-all: all layers lint-docs lint-shape unit
 	$(Q)$(MAKE) --no-print-directory fuzz-short
 	$(Q)$(MAKE) --no-print-directory system system-san
 	@echo "check: everything passed"
-system: all
+system: all loads
 	$(call say,SYSTEM,$(B))
 	$(Q)tests/system/run.sh $(B) $(TESTS)
 # The sanitized daemon under the tests that send it the most unusual things.

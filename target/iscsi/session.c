@@ -2,6 +2,7 @@
 #include "target/iscsi/session.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/check.h"
 #include "target/iscsi/connection.h"
@@ -39,15 +40,31 @@ static uint32_t table_size(uint32_t slots)
     return size;
 }
 
-static void slots_init(struct session *s)
+/* A slot nobody has used yet: only now is its memory touched. */
+static void slot_begin(struct session *s)
 {
-    for (uint32_t i = 0; i < slot_count(s); i++) {
-        struct command *cmd = &s->slots[i];
-        cmd->conn = s->conn;
-        cmd->pages = s->page_arrays + (size_t)i * COMMAND_PAGES_MAX;
-        sm_init(&cmd->state, states, ARRAY_LENGTH(states), COMMAND_FREE);
-        TAILQ_INSERT_TAIL(&s->free, cmd, link);
-    }
+    uint32_t index = s->slots_begun++;
+    struct command *cmd = &s->slots[index];
+    memset(cmd, 0, sizeof *cmd);
+    cmd->conn = s->conn;
+    cmd->pages = s->page_arrays + (size_t)index * COMMAND_PAGES_MAX;
+    sm_init(&cmd->state, states, ARRAY_LENGTH(states), COMMAND_FREE);
+    TAILQ_INSERT_HEAD(&s->free, cmd, link);
+}
+
+static bool slot_is_free(const struct session *s)
+{
+    return !TAILQ_EMPTY(&s->free) || s->slots_begun < slot_count(s);
+}
+
+/* The one used last comes first: it is warm. */
+static struct command *slot_take(struct session *s)
+{
+    if (TAILQ_EMPTY(&s->free))
+        slot_begin(s);
+    struct command *cmd = TAILQ_FIRST(&s->free);
+    TAILQ_REMOVE(&s->free, cmd, link);
+    return cmd;
 }
 
 struct session *session_create(struct connection *conn, uint32_t limit, uint32_t exp_cmd_sn)
@@ -62,15 +79,14 @@ struct session *session_create(struct connection *conn, uint32_t limit, uint32_t
     s->max_cmd_sn = s->told_max_cmd_sn = exp_cmd_sn - 1 + s->limit;
     TAILQ_INIT(&s->live);
     TAILQ_INIT(&s->free);
-    s->slots = calloc(slot_count(s) + 1, sizeof *s->slots);
-    s->page_arrays = calloc((size_t)slot_count(s) * COMMAND_PAGES_MAX, sizeof *s->page_arrays);
+    s->slots = malloc((slot_count(s) + 1) * sizeof *s->slots);
+    s->page_arrays = malloc((size_t)slot_count(s) * COMMAND_PAGES_MAX * sizeof *s->page_arrays);
     s->buckets = calloc(s->mask + 1, sizeof(struct command *));
     s->ahead = calloc(s->mask + 1, sizeof(struct command *));
     if (s->slots == NULL || s->page_arrays == NULL || s->buckets == NULL || s->ahead == NULL) {
         session_destroy(s);
         return NULL;
     }
-    slots_init(s);
     return s;
 }
 
@@ -162,7 +178,7 @@ static enum session_verdict admit(const struct session *s, const struct pdu *pdu
     uint32_t reserve = pdu->opcode == PDU_TASK ? 0 : IMMEDIATES_FOR_TASKS;
     if (pdu->immediate && s->immediates + reserve >= IMMEDIATES)
         return SESSION_TOO_MANY;
-    return TAILQ_EMPTY(&s->free) ? SESSION_IGNORE : SESSION_TAKE;
+    return slot_is_free(s) ? SESSION_TAKE : SESSION_IGNORE;
 }
 
 enum session_verdict session_take(struct session *session, const struct pdu *pdu, struct command **out)
@@ -172,8 +188,7 @@ enum session_verdict session_take(struct session *session, const struct pdu *pdu
         return verdict;
     if (session_find(session, pdu->itt) != NULL)
         return SESSION_TAG_IN_USE;
-    struct command *cmd = TAILQ_FIRST(&session->free);
-    TAILQ_REMOVE(&session->free, cmd, link);
+    struct command *cmd = slot_take(session);
     TAILQ_INSERT_TAIL(&session->live, cmd, link);
     sm_move(&cmd->state, COMMAND_RECEIVING);
     cmd->pdu = *pdu;
