@@ -55,8 +55,6 @@ static void create_servers(struct sync_call *call)
                                         .nop_timeout_ns = iscsi->ping_timeout_ns};
     a->nbd = nbd_server_create(call->loop, &nbd_limits);
     a->iscsi = iscsi_server_create(call->loop, &iscsi_limits);
-    for (unsigned i = 0; a->iscsi != NULL && i < iscsi->portals.count; i++)
-        iscsi_server_add_portal(a->iscsi, iscsi->portals.items[i].text);
     sync_finish(call);
 }
 
@@ -81,6 +79,7 @@ struct appliance *appliance_create(struct config *config, char *why, size_t why_
     TAILQ_INIT(&a->spares);
     TAILQ_INIT(&a->exports);
     TAILQ_INIT(&a->targets);
+    TAILQ_INIT(&a->leaving);
     TAILQ_INIT(&a->listeners);
     if (create_reactors(a, why, why_len)) {
         struct server_call servers = {.appliance = a};
@@ -240,9 +239,11 @@ static void tell_difference(void *data, const char *path, enum config_change cha
     bool service = begins(path, "nbd.exports ") || begins(path, "iscsi.targets ");
     bool access =
         begins(path, "iscsi.discovery ") || (begins(path, "iscsi.targets ") && strstr(path, ".access ") != NULL);
-    if (service && change == CONFIG_ADDED)
+    bool redirect = begins(path, "iscsi.targets ") && strstr(path, "\".redirect") != NULL;
+    bool removed = begins(path, "iscsi.targets ") && !access && ends(path, "\"") && change == CONFIG_REMOVED;
+    if ((service && change == CONFIG_ADDED) || removed)
         return; /* tell_service() has told it */
-    if (access || strcmp(path, "iscsi.short_secrets") == 0 || strcmp(path, "daemon.drain") == 0 ||
+    if (access || redirect || strcmp(path, "iscsi.short_secrets") == 0 || strcmp(path, "daemon.drain") == 0 ||
         (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
         append_text(r->taken, "%s", path);
     else if ((strcmp(path, "spares") == 0 || (begins(path, "arrays ") && ends(path, ".spares"))))
@@ -278,6 +279,7 @@ json_t *appliance_reload(struct appliance *a)
         return json_pack("{s:o, s:o, s:o}", "taken", taken, "refused", refused, "errors", errors);
     }
     struct reload reload = {taken, refused};
+    live_retire(a, config, tell_service, &reload);
     live_serve(a, config, tell_service, &reload);
     live_access(a, config);
     live_patrols(a, config);

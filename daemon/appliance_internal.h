@@ -64,10 +64,14 @@ struct live_target {
     unsigned luns_count;
     struct live_keeper *keepers; /* daemon/appliance_keeper.c */
     struct live_lun luns[SCSI_LUNS_MAX];
+    struct task removed; /* run by its server when it is being removed and its last session is gone */
+    atomic_bool gone;    /* it was */
 };
 
 struct live_listener {
     TAILQ_ENTRY(live_listener) link;
+    struct appliance *appliance;
+    uint16_t group; /* iSCSI: tag of its portal group */
     struct listener *listener;
     char address[128];
     const char *protocol; /* "nbd", "iscsi" */
@@ -91,7 +95,7 @@ struct appliance {
     atomic_bool holding;      /* a volume is kept from initiators until it is initialised */
     unsigned held;            /* how many, when last something was to be served */
     TAILQ_HEAD(, live_export) exports;
-    TAILQ_HEAD(, live_target) targets;
+    TAILQ_HEAD(live_targets, live_target) targets, leaving; /* leaving: being removed */
     TAILQ_HEAD(, live_listener) listeners;
     struct nbd_server *nbd;
     struct iscsi_server *iscsi;
@@ -208,13 +212,15 @@ void live_keepers_free(struct live_target *target);
  */
 typedef void (*live_told)(void *data, const char *kind, const char *name, bool served);
 void live_serve(struct appliance *a, const struct config *config, live_told told, void *data);
+/* Removes targets that the config does not have any more: their sessions are asked to end. */
+void live_retire(struct appliance *a, const struct config *config, live_told told, void *data);
 struct live_export *live_export_find(struct appliance *a, const char *name);
 struct live_target *live_target_find(struct appliance *a, const char *name);
 /* Can the addresses be bound? Tried and let go. */
 int live_listeners_probe(struct appliance *a, const struct config *config, char *why, size_t why_len);
-int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len);
-/* Where we listen, initiators are told in discovery. */
+/* For SendTargets: where they listen, and what else the config says. */
 void live_portals_tell(struct appliance *a);
+int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len);
 void live_listeners_close(struct appliance *a);
 void live_drain(struct appliance *a, uint64_t grace_ns);
 void live_targets_close(struct appliance *a);

@@ -15,6 +15,8 @@
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
 
+static bool is_leaving(struct appliance *a, const char *name);
+
 struct live_export *live_export_find(struct appliance *a, const char *name)
 {
     struct live_export *export;
@@ -99,7 +101,7 @@ struct target_call {
     struct sync_call call;
     struct live_target *target;
     struct appliance *appliance;
-    const char *alias;
+    const struct config_target *config;
     unsigned lun;
     struct scsi_lu_options options;
     struct blkdev *dev; /* of another loop: needs a proxy */
@@ -127,11 +129,24 @@ static void run_add_lun(struct sync_call *call)
     sync_finish(call);
 }
 
+/* Lengths and counts were checked with the config. */
+static void set_portals(struct target_call *c)
+{
+    const struct config_target *config = c->config;
+    uint16_t groups[ISCSI_GROUPS_MAX];
+    for (unsigned i = 0; i < config->portal_groups.count; i++)
+        groups[i] = (uint16_t)config->portal_groups.items[i];
+    iscsi_server_set_groups(c->appliance->iscsi, c->target->name, groups, config->portal_groups.count);
+    iscsi_server_set_redirect(c->appliance->iscsi, c->target->name, config->redirect.text, config->redirect_permanent);
+}
+
 static void run_register_target(struct sync_call *call)
 {
     struct target_call *c = container_of(call, struct target_call, call);
     c->error = iscsi_server_add_target(c->appliance->iscsi, c->target->scsi, reactor_loop(c->target->home),
-                                       c->target->name, c->alias);
+                                       c->target->name, c->config->alias.text);
+    if (c->error == 0)
+        set_portals(c);
     if (c->error == 0) /* in the same turn: nobody comes in between. Networks were checked, so only memory could fail */
         ASSERT(iscsi_server_set_access(c->appliance->iscsi, c->target->name, c->access.rules, c->access.count) == 0);
     sync_finish(call);
@@ -153,7 +168,7 @@ static void add_lun_of(struct target_call *c, struct live_array *live, const cha
     free(description);
 }
 
-static void add_lun(struct appliance *a, struct live_target *target, const struct config_lun *config)
+static bool add_lun(struct appliance *a, struct live_target *target, const struct config_lun *config)
 {
     struct reactor *home;
     struct target_call c = {.target = target, .lun = (unsigned)config->lun};
@@ -163,7 +178,7 @@ static void add_lun(struct appliance *a, struct live_target *target, const struc
     c.options.hide_physical = config->hide_physical;
     if (c.dev == NULL) {
         log_warn("LUN %u of %s is not served: volume %s is not there", c.lun, target->name, config->volume.text);
-        return;
+        return false;
     }
     const char *slash = strchr(config->volume.text, '/');
     text_format(array, sizeof array, "%.*s", (int)(slash - config->volume.text), config->volume.text);
@@ -172,11 +187,20 @@ static void add_lun(struct appliance *a, struct live_target *target, const struc
         log_error("LUN %u of %s is not served: %s", c.lun, target->name, strerror(-c.error));
     else
         target->luns[target->luns_count++] = (struct live_lun){c.lun, strdup(config->volume.text)};
+    return c.error == 0;
 }
 
 static void run_destroy_target(struct sync_call *call)
 {
     scsi_target_destroy(container_of(call, struct target_call, call)->target->scsi);
+    sync_finish(call);
+}
+
+static void run_redirect(struct sync_call *call)
+{
+    struct target_call *c = container_of(call, struct target_call, call);
+    iscsi_server_set_redirect(c->appliance->iscsi, c->target->name, c->config->redirect.text,
+                              c->config->redirect_permanent);
     sync_finish(call);
 }
 
@@ -198,7 +222,7 @@ static void target_free(struct live_target *target)
 static int target_show(struct appliance *a, struct live_target *target, const struct config *config,
                        const struct config_target *of)
 {
-    struct target_call c = {.target = target, .appliance = a, .alias = of->alias.text};
+    struct target_call c = {.target = target, .appliance = a, .config = of};
     sync_call(&c.call, reactor_loop(target->home), run_create_target);
     if (target->scsi == NULL)
         return -ENOMEM;
@@ -247,6 +271,25 @@ static bool volumes_are_there(struct appliance *a, const struct config_target *t
     return true;
 }
 
+/* LUNs that are new; initiators hear of them by a unit attention (3F/0E). */
+static void target_update(struct appliance *a, struct live_target *target, const struct config_target *config,
+                          live_told told, void *data)
+{
+    struct target_call c = {.target = target, .appliance = a, .config = config};
+    for (unsigned i = 0; i < config->luns.count; i++) {
+        const struct config_lun *lun = config_item(&config->luns, struct config_lun, i);
+        char name[512];
+        unsigned j = 0;
+        while (j < target->luns_count && target->luns[j].lun != lun->lun)
+            j++;
+        if (j < target->luns_count)
+            continue;
+        text_format(name, sizeof name, "%s LUN %u", target->name, (unsigned)lun->lun);
+        told(data, "iSCSI target", name, add_lun(a, target, lun));
+    }
+    sync_call(&c.call, reactor_loop(a->reactors[0]), run_redirect);
+}
+
 static void ignore(void *data, const char *kind, const char *name, bool served)
 {
     (void)data, (void)kind, (void)name, (void)served;
@@ -263,15 +306,85 @@ void live_serve(struct appliance *a, const struct config *config, live_told told
     }
     for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
         const struct config_target *target = config_item(&config->iscsi.targets, struct config_target, i);
-        if (live_target_find(a, target->name.text) == NULL)
+        struct live_target *live = live_target_find(a, target->name.text);
+        if (live != NULL)
+            target_update(a, live, target, told, data);
+        else
             told(data, "iSCSI target", target->name.text,
-                 volumes_are_there(a, target) && serve_target(a, config, target));
+                 volumes_are_there(a, target) && !is_leaving(a, target->name.text) && serve_target(a, config, target));
+    }
+}
+
+/* --- the end of targets --- */
+
+static void target_is_removed(struct task *task)
+{
+    atomic_store(&container_of(task, struct live_target, removed)->gone, true);
+}
+
+static void run_remove_target(struct sync_call *call)
+{
+    struct target_call *c = container_of(call, struct target_call, call);
+    struct appliance *a = c->appliance;
+    c->target->removed.run = target_is_removed;
+    c->error = iscsi_server_remove_target(a->iscsi, c->target->name, a->config->daemon.drain_ns, &c->target->removed);
+    sync_finish(call);
+}
+
+static bool config_has_target(const struct config *config, const char *name)
+{
+    for (unsigned i = 0; i < config->iscsi.targets.count; i++)
+        if (strcmp(config_item(&config->iscsi.targets, struct config_target, i)->name.text, name) == 0)
+            return true;
+    return false;
+}
+
+/* Those whose last session has ended. */
+static void targets_sweep(struct appliance *a)
+{
+    struct live_target *target = TAILQ_FIRST(&a->leaving), *next;
+    for (; target != NULL; target = next) {
+        next = TAILQ_NEXT(target, link);
+        if (!atomic_load(&target->gone))
+            continue;
+        TAILQ_REMOVE(&a->leaving, target, link);
+        target_free(target);
+    }
+}
+
+static bool is_leaving(struct appliance *a, const char *name)
+{
+    const struct live_target *target;
+    targets_sweep(a);
+    TAILQ_FOREACH(target, &a->leaving, link)
+    if (strcmp(target->name, name) == 0) {
+        log_warn("iSCSI target %s is not served: sessions of the one that was removed have not ended yet", name);
+        return true;
+    }
+    return false;
+}
+
+void live_retire(struct appliance *a, const struct config *config, live_told told, void *data)
+{
+    struct live_target *target = TAILQ_FIRST(&a->targets), *next;
+    for (; target != NULL; target = next) {
+        next = TAILQ_NEXT(target, link);
+        if (config_has_target(config, target->name))
+            continue;
+        struct target_call c = {.target = target, .appliance = a};
+        sync_call(&c.call, reactor_loop(a->reactors[0]), run_remove_target);
+        ASSERT(c.error == 0);
+        TAILQ_REMOVE(&a->targets, target, link);
+        TAILQ_INSERT_TAIL(&a->leaving, target, link);
+        log_notice("iSCSI target %s is removed: its sessions are asked to log out", target->name);
+        told(data, "removal of iSCSI target", target->name, true);
     }
 }
 
 void live_targets_close(struct appliance *a)
 {
     struct live_target *target;
+    TAILQ_CONCAT(&a->targets, &a->leaving, link);
     while ((target = TAILQ_FIRST(&a->targets)) != NULL) {
         TAILQ_REMOVE(&a->targets, target, link);
         target_free(target);
@@ -282,52 +395,59 @@ void live_targets_close(struct appliance *a)
 
 static void accepted_nbd(void *data, struct stream *stream)
 {
-    nbd_conn_open(((struct appliance *)data)->nbd, stream);
+    const struct live_listener *listener = data;
+    nbd_conn_open(listener->appliance->nbd, stream);
 }
 
 static void accepted_iscsi(void *data, struct stream *stream)
 {
-    iscsi_conn_open(((struct appliance *)data)->iscsi, stream);
+    const struct live_listener *listener = data;
+    iscsi_conn_open(listener->appliance->iscsi, stream, listener->group);
 }
 
 struct listen_call {
     struct sync_call call;
-    struct appliance *appliance;
+    struct live_listener *live;
     const char *address;
     listener_accepted accepted;
-    struct listener *listener;
     char why[256];
 };
 
 static void run_listen(struct sync_call *call)
 {
     struct listen_call *c = container_of(call, struct listen_call, call);
-    c->listener = listener_open(reactor_of(call->loop), c->address, c->accepted, c->appliance, c->why, sizeof c->why);
+    c->live->listener = listener_open(reactor_of(call->loop), c->address, c->accepted, c->live, c->why, sizeof c->why);
     sync_finish(call);
 }
 
 static void run_unlisten(struct sync_call *call)
 {
-    listener_close(container_of(call, struct listen_call, call)->listener);
+    listener_close(container_of(call, struct listen_call, call)->live->listener);
     sync_finish(call);
 }
 
-static int open_listeners(struct appliance *a, const struct config_strings *addresses, const char *protocol,
-                          listener_accepted accepted, char *why, size_t why_len)
+struct protocol {
+    const char *name;
+    listener_accepted accepted;
+};
+static const struct protocol nbd = {"nbd", accepted_nbd}, iscsi = {"iscsi", accepted_iscsi};
+
+static int open_listeners(struct appliance *a, const struct config_strings *addresses, const struct protocol *protocol,
+                          uint16_t group, char *why, size_t why_len)
 {
     for (unsigned i = 0; i < addresses->count; i++) {
-        struct listen_call c = {.appliance = a, .address = addresses->items[i].text, .accepted = accepted};
-        sync_call(&c.call, reactor_loop(a->reactors[0]), run_listen);
-        if (c.listener == NULL) {
-            text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, addresses->items[i].line, protocol,
-                        c.why);
-            return -1;
-        }
         struct live_listener *live = calloc(1, sizeof *live);
         ASSERT(live != NULL);
-        live->listener = c.listener;
-        live->protocol = protocol;
-        listener_address(c.listener, live->address, sizeof live->address);
+        *live = (struct live_listener){.appliance = a, .group = group, .protocol = protocol->name};
+        struct listen_call c = {.live = live, .address = addresses->items[i].text, .accepted = protocol->accepted};
+        sync_call(&c.call, reactor_loop(a->reactors[0]), run_listen);
+        if (live->listener == NULL) {
+            text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, addresses->items[i].line, protocol->name,
+                        c.why);
+            free(live);
+            return -1;
+        }
+        listener_address(live->listener, live->address, sizeof live->address);
         TAILQ_INSERT_TAIL(&a->listeners, live, link);
     }
     return 0;
@@ -335,40 +455,57 @@ static int open_listeners(struct appliance *a, const struct config_strings *addr
 
 int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len)
 {
-    if (open_listeners(a, &config->nbd.listen, "nbd", accepted_nbd, why, why_len) < 0)
+    if (open_listeners(a, &config->nbd.listen, &nbd, 0, why, why_len) < 0 ||
+        open_listeners(a, &config->iscsi.listen, &iscsi, ISCSI_GROUP_DEFAULT, why, why_len) < 0)
         return -1;
-    return open_listeners(a, &config->iscsi.listen, "iscsi", accepted_iscsi, why, why_len);
+    for (unsigned i = 0; i < config->iscsi.portal_groups.count; i++) {
+        const struct config_portal_group *group =
+            config_item(&config->iscsi.portal_groups, struct config_portal_group, i);
+        if (open_listeners(a, &group->listen, &iscsi, (uint16_t)group->tag, why, why_len) < 0)
+            return -1;
+    }
+    return 0;
 }
 
-struct portal_call {
+struct portals_call {
     struct sync_call call;
     struct appliance *appliance;
-    const char *address;
 };
 
-static void run_portal(struct sync_call *call)
+static void tell_portals(struct appliance *a, const struct config_strings *portals, uint16_t group)
 {
-    struct portal_call *c = container_of(call, struct portal_call, call);
-    if (iscsi_server_add_portal(c->appliance->iscsi, c->address) != 0)
-        log_warn("iSCSI: initiators are not told of %s: there are too many portals", c->address);
-    sync_finish(call);
+    for (unsigned i = 0; i < portals->count; i++)
+        if (iscsi_server_add_portal(a->iscsi, group, portals->items[i].text) != 0)
+            log_warn("iSCSI: portal %s is not told in discovery: there are too many", portals->items[i].text);
 }
 
-static bool is_any_address(const char *address)
+/* All addresses of the machine: which those are is not known here, but the one a connection came by is told to it. */
+static bool is_any(const char *address)
 {
     return address[0] == '*' || strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0 ||
            strncmp(address, "unix:", 5) == 0;
 }
 
+static void run_tell_portals(struct sync_call *call)
+{
+    struct appliance *a = container_of(call, struct portals_call, call)->appliance;
+    const struct config_iscsi *config = &a->config->iscsi;
+    const struct live_listener *listener;
+    TAILQ_FOREACH(listener, &a->listeners, link)
+    if (strcmp(listener->protocol, iscsi.name) == 0 && !is_any(listener->address))
+        iscsi_server_add_portal(a->iscsi, listener->group, listener->address);
+    tell_portals(a, &config->portals, ISCSI_GROUP_DEFAULT);
+    for (unsigned i = 0; i < config->portal_groups.count; i++) {
+        const struct config_portal_group *group = config_item(&config->portal_groups, struct config_portal_group, i);
+        tell_portals(a, &group->portals, (uint16_t)group->tag);
+    }
+    sync_finish(call);
+}
+
 void live_portals_tell(struct appliance *a)
 {
-    struct live_listener *live;
-    TAILQ_FOREACH(live, &a->listeners, link)
-    {
-        struct portal_call c = {.appliance = a, .address = live->address};
-        if (strcmp(live->protocol, "iscsi") == 0 && !is_any_address(live->address))
-            sync_call(&c.call, reactor_loop(a->reactors[0]), run_portal);
-    }
+    struct portals_call c = {.appliance = a};
+    sync_call(&c.call, reactor_loop(a->reactors[0]), run_tell_portals);
 }
 
 void live_listeners_close(struct appliance *a)
@@ -376,7 +513,7 @@ void live_listeners_close(struct appliance *a)
     struct live_listener *live;
     while ((live = TAILQ_FIRST(&a->listeners)) != NULL) {
         TAILQ_REMOVE(&a->listeners, live, link);
-        struct listen_call c = {.listener = live->listener};
+        struct listen_call c = {.live = live};
         sync_call(&c.call, reactor_loop(a->reactors[0]), run_unlisten);
         free(live);
     }

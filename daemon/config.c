@@ -160,7 +160,8 @@ static void set_defaults(const struct config_group *group, void *out)
             set_defaults(key->group, field);
         else if (key->kind == KEY_TEXT)
             store_text(key, field, key->fallback != NULL ? key->fallback : "", 0);
-        else if (key->fallback != NULL && key->kind != KEY_STRINGS && key->kind != KEY_GROUPS)
+        else if (key->fallback != NULL && key->kind != KEY_STRINGS && key->kind != KEY_NUMBERS &&
+                 key->kind != KEY_GROUPS)
             ASSERT(store_text(key, field, key->fallback, 0) == NULL);
     }
 }
@@ -259,12 +260,34 @@ static void read_scalar(struct reader *r, const char *name, const struct config_
         config_error(r->errors, r->path, line, name, "%s", wrong);
 }
 
+static void read_numbers(struct reader *r, const char *name, const struct config_key *key, struct config_numbers *out,
+                         config_setting_t *setting)
+{
+    out->line = config_setting_source_line(setting);
+    if (!config_setting_is_array(setting) && !config_setting_is_list(setting)) {
+        config_error(r->errors, r->path, out->line, name, "must be a list of whole numbers: [ 1, 2 ]");
+        return;
+    }
+    int count = config_setting_length(setting);
+    out->items = must_allocate((size_t)count, sizeof *out->items);
+    for (int i = 0; i < count; i++) {
+        const char *wrong = read_number(key, &out->items[out->count], config_setting_get_elem(setting, (unsigned)i));
+        if (wrong != NULL)
+            config_error(r->errors, r->path, out->line, name, "item %d %s", i + 1, wrong);
+        else
+            out->count++;
+    }
+}
+
 static void read_key(struct reader *r, const char *name, const struct config_key *key, void *field,
                      config_setting_t *setting)
 {
     switch (key->kind) {
     case KEY_STRINGS:
         read_strings(r, name, field, setting);
+        break;
+    case KEY_NUMBERS:
+        read_numbers(r, name, key, field, setting);
         break;
     case KEY_GROUPS:
         read_groups(r, name, key, field, setting);
@@ -371,6 +394,8 @@ static void free_group(const struct config_group *group, void *out)
             for (unsigned j = 0; j < strings->count; j++)
                 free(strings->items[j].text);
             free(strings->items);
+        } else if (key->kind == KEY_NUMBERS) {
+            free(((struct config_numbers *)field)->items);
         } else if (key->kind == KEY_GROUPS) {
             struct config_list *list = field;
             for (unsigned j = 0; j < list->count; j++)
@@ -482,6 +507,7 @@ static void print_group(FILE *out, const struct config_group *group, const char 
                                         "consistency policy",
                                         "init",
                                         "list of strings",
+                                        "list of numbers",
                                         "group",
                                         "list of groups"};
     for (unsigned i = 0; i < group->count; i++) {

@@ -30,6 +30,12 @@ struct config_strings {
 };
 
 /* A list of groups: `items` are structs of the type named in the comment. */
+struct config_numbers {
+    uint64_t *items;
+    unsigned count;
+    unsigned line;
+};
+
 struct config_list {
     void *items;
     unsigned count;
@@ -79,9 +85,18 @@ struct config_access {
     struct config_list luns; /* struct config_lun */
 };
 
+/* Portals with a tag of their own, besides those of iscsi.listen (ISCSI_GROUP_DEFAULT). */
+struct config_portal_group {
+    unsigned line;
+    uint64_t tag;
+    struct config_strings listen, portals;
+};
+
 struct config_target {
     unsigned line;
-    struct config_text name, alias;
+    struct config_text name, alias, redirect;
+    bool redirect_permanent;
+    struct config_numbers portal_groups;
     struct config_list luns;   /* struct config_lun */
     struct config_list access; /* struct config_access */
 };
@@ -104,8 +119,9 @@ struct config_iscsi {
     struct config_strings listen, portals;
     uint64_t connections, half_open, half_open_per_address, commands, login_ns, ping_interval_ns, ping_timeout_ns;
     bool short_secrets;
-    struct config_list discovery; /* struct config_access */
-    struct config_list targets;   /* struct config_target */
+    struct config_list portal_groups; /* struct config_portal_group */
+    struct config_list discovery;     /* struct config_access */
+    struct config_list targets;       /* struct config_target */
 };
 
 struct config_web {

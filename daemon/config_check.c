@@ -321,8 +321,44 @@ static void check_nbd(struct checker *c)
     check_unique(c, &nbd->exports, sizeof(struct config_export), offsetof(struct config_export, name), "name");
 }
 
+static bool has_portal_group(const struct config_iscsi *iscsi, uint64_t tag)
+{
+    bool has = tag == ISCSI_GROUP_DEFAULT;
+    for (unsigned i = 0; i < iscsi->portal_groups.count; i++)
+        has |= config_item(&iscsi->portal_groups, struct config_portal_group, i)->tag == tag;
+    return has;
+}
+
+static void check_target_portals(struct checker *c, const struct config_target *target)
+{
+    const struct config_numbers *groups = &target->portal_groups;
+    for (unsigned i = 0; i < groups->count; i++)
+        if (!has_portal_group(&c->config->iscsi, groups->items[i]))
+            report(c, groups->line, "portal_groups", "there is no portal group %u", (unsigned)groups->items[i]);
+    if (groups->items != NULL && (groups->count == 0 || groups->count > ISCSI_GROUPS_MAX))
+        report(c, groups->line, "portal_groups", "target \"%s\": 1 to %d groups, not %u", target->name.text,
+               ISCSI_GROUPS_MAX, groups->count);
+    const char *redirect = target->redirect.text, *port = strrchr(redirect, ':');
+    if (redirect[0] == '*' || (port != NULL && strtoul(port + 1, NULL, 10) == 0))
+        report(c, target->redirect.line, "redirect", "\"%s\" is no address to go to", redirect);
+    else if (redirect[0] != '\0')
+        check_address(c, &target->redirect, false);
+}
+
+static void check_portal_group(struct checker *c, unsigned index)
+{
+    const struct config_list *groups = &c->config->iscsi.portal_groups;
+    const struct config_portal_group *group = config_item(groups, struct config_portal_group, index);
+    check_addresses(c, &group->listen, false);
+    check_addresses(c, &group->portals, false);
+    for (unsigned i = 0; i < index; i++)
+        if (config_item(groups, struct config_portal_group, i)->tag == group->tag)
+            report(c, group->line, "tag", "%u is given twice", (unsigned)group->tag);
+}
+
 static void check_target(struct checker *c, const struct config_target *target)
 {
+    check_target_portals(c, target);
     if (!iscsi_name_valid(target->name.text))
         report(c, target->name.line, "name",
                "\"%s\" is not an iSCSI name: iqn.YYYY-MM.reversed.domain[:anything], eui. or naa.", target->name.text);
@@ -341,6 +377,8 @@ static void check_iscsi(struct checker *c)
     const struct config_iscsi *iscsi = &c->config->iscsi;
     check_addresses(c, &iscsi->listen, false);
     check_addresses(c, &iscsi->portals, false);
+    for (unsigned i = 0; i < iscsi->portal_groups.count; i++)
+        check_portal_group(c, i);
     for (unsigned i = 0; i < iscsi->targets.count; i++)
         check_target(c, config_item(&iscsi->targets, struct config_target, i));
     check_unique(c, &iscsi->targets, sizeof(struct config_target), offsetof(struct config_target, name), "name");

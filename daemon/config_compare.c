@@ -23,6 +23,11 @@ static bool strings_equal(const struct config_strings *a, const struct config_st
     return equal;
 }
 
+static bool numbers_equal(const struct config_numbers *a, const struct config_numbers *b)
+{
+    return a->count == b->count && (a->count == 0 || memcmp(a->items, b->items, a->count * sizeof *a->items) == 0);
+}
+
 /* Not of groups. */
 static bool values_equal(enum config_kind kind, const void *a, const void *b)
 {
@@ -31,6 +36,8 @@ static bool values_equal(enum config_kind kind, const void *a, const void *b)
         return strcmp(((const struct config_text *)a)->text, ((const struct config_text *)b)->text) == 0;
     case KEY_STRINGS:
         return strings_equal(a, b);
+    case KEY_NUMBERS:
+        return numbers_equal(a, b);
     case KEY_BOOL:
         return *(const bool *)a == *(const bool *)b;
     case KEY_LEVEL:

@@ -109,10 +109,23 @@ static const struct config_group access_group = GROUP(access_keys, struct config
 static const struct config_key target_keys[] = {
     KEY(config_target, name, KEY_TEXT, NULL, "iSCSI name: iqn.YYYY-MM.reversed.domain:anything, eui. or naa."),
     KEY(config_target, alias, KEY_TEXT, "", "Text for people."),
+    KEY(config_target, redirect, KEY_TEXT, "",
+        "Send logins to this address instead, \"192.0.2.1:3260\" or \"[2001:db8::1]:3260\"."),
+    KEY(config_target, redirect_permanent, KEY_BOOL, "false", "Say that it is for good."),
+    KEY_LIMITS(config_target, "portal_groups", portal_groups, KEY_NUMBERS, "", 1, 65535,
+               "Tags of the portal groups where it is served; absent: all."),
     KEY_SUB(config_target, luns, KEY_GROUPS, &lun_group, "Its logical units."),
     KEY_SUB(config_target, access, KEY_GROUPS, &access_group, "Who may use it; absent: everybody."),
 };
 static const struct config_group target_group = GROUP(target_keys, struct config_target);
+
+static const struct config_key portal_group_keys[] = {
+    KEY_LIMITS(config_portal_group, "tag", tag, KEY_NUMBER, NULL, 2, 65535,
+               "Its number; 1 is the group of iscsi.listen and iscsi.portals."),
+    KEY(config_portal_group, listen, KEY_STRINGS, "", "Its addresses, as iscsi.listen."),
+    KEY(config_portal_group, portals, KEY_STRINGS, "", "Further addresses of it told to initiators in discovery."),
+};
+static const struct config_group portal_group_group = GROUP(portal_group_keys, struct config_portal_group);
 
 static const struct config_key daemon_keys[] = {
     KEY(config_daemon, control, KEY_TEXT, "/run/corbel/control.sock", "Unix socket for corbelctl."),
@@ -153,6 +166,8 @@ static const struct config_key iscsi_keys[] = {
     KEY_LIMITS(config_iscsi, "ping_timeout", ping_timeout_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
                "Time for the answer before the connection is dropped."),
     KEY(config_iscsi, short_secrets, KEY_BOOL, "false", "Take secrets of fewer than 12 bytes; RFC 7143 forbids it."),
+    KEY_SUB(config_iscsi, portal_groups, KEY_GROUPS, &portal_group_group,
+            "Further groups of portals, for targets that shall not be served at all of them."),
     KEY_SUB(
         config_iscsi, discovery, KEY_GROUPS, &access_group,
         "Who may ask which targets there are, as access of a target; absent: everybody. Each is told what it may use."),

@@ -15,6 +15,7 @@ enum config_kind {
     KEY_POLICY,   /* int: enum sb_consistency, or -1 for "default" */
     KEY_INIT,     /* int: enum sb_init */
     KEY_STRINGS,  /* struct config_strings */
+    KEY_NUMBERS,  /* struct config_numbers */
     KEY_GROUP,    /* a struct described by `group` */
     KEY_GROUPS,   /* struct config_list of such */
 };
@@ -26,7 +27,7 @@ struct config_key {
     enum config_kind kind;
     size_t offset;        /* in the group's struct */
     const char *fallback; /* default, as text; NULL: the key is required */
-    uint64_t min, max;    /* KEY_SIZE, KEY_DURATION (ns), KEY_NUMBER */
+    uint64_t min, max;    /* KEY_SIZE, KEY_DURATION (ns), KEY_NUMBER, each of KEY_NUMBERS */
     const struct config_group *group;
     const char *help;
 };

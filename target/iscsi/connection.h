@@ -14,7 +14,7 @@
  *
  * The files: connection.c life and dispatch; receive.c and send.c the two directions; transfer.c SCSI commands and
  * their data; stall.c peers that hold up others; task.c task management; text.c SendTargets; control.c NOP, logout, reject, asynchronous messages;
- * stats.c what is counted; server.c targets, loops, drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
+ * stats.c what is counted; portals.c addresses of targets; server.c targets, loops, drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
  */
 #ifndef TARGET_ISCSI_CONNECTION_H
 #define TARGET_ISCSI_CONNECTION_H
@@ -37,6 +37,21 @@ struct iscsi_target {
     uint16_t last_tsih;                /* on `loop` */
     struct refusals refusals;          /* on `loop` */
     struct access_list *access;        /* the server's; NULL: everybody may */
+    uint16_t groups[ISCSI_GROUPS_MAX]; /* of portals; constant while there are sessions */
+    unsigned group_count;              /* 0: all */
+    char redirect[ADDRESS_MAX];        /* the server's; "": none */
+    bool redirect_permanent;
+    struct task *removed; /* the server's: it is being removed; run when its last session is gone */
+};
+
+/* What SendTargets tells besides the address that a stream came by. */
+enum { PORTALS_MAX = 64 };
+struct portal_list {
+    uint32_t count; /* grows after its entry is complete: other loops read it */
+    struct portal {
+        uint16_t group;
+        char address[ADDRESS_MAX];
+    } portals[PORTALS_MAX];
 };
 
 /* A PDU the target sends of its own accord, or a Reject: from a small pool; when that is dry, reading stops. */
@@ -136,6 +151,7 @@ struct connection {
     TAILQ_ENTRY(connection) server_link;
     struct loop *home;          /* where orders go */
     char peer[64], local[64];   /* of the stream, which other loops may not touch */
+    uint16_t group;             /* tag of the portal group where it arrived */
     uint8_t host[16];           /* of peer; zeroes: of no network */
     bool registered;            /* its login has named a target, or discovery, and may go on */
     struct access_list *access; /* what held when it did; NULL: everybody may */
@@ -234,7 +250,12 @@ void server_refused(struct connection *conn);
 void server_session_end(struct connection *conn);
 void server_gone(struct connection *conn);
 const struct iscsi_limits *server_limits(const struct connection *conn);
-/* "TargetName=...", "TargetAddress=..." of one target or, with NULL, of all; false: it did not fit. */
+/* portals.c */
+bool target_at_group(const struct iscsi_target *target, uint16_t group);
+bool portal_list_add(struct portal_list *list, uint16_t group, const char *address);
+void portals_list(const struct portal_list *list, const struct iscsi_target *target, const struct connection *conn,
+                  struct text_out *out);
+/* server.c: "TargetName=...", "TargetAddress=..." of one target or, with NULL, of all; false: it did not fit. */
 void server_list_targets(struct connection *conn, const char *name, struct text_out *out);
 
 #endif

@@ -29,11 +29,12 @@ struct iscsi_server *iscsi_server_create(struct loop *loop, const struct iscsi_l
 void iscsi_server_destroy(struct iscsi_server *server);
 
 /*
- * An address initiators can reach the targets at, for SendTargets: "192.0.2.1:3260", "[2001:db8::1]:3260". A stream's
- * own local address is preferred; this list is what else is told, addresses of the loopback to those only who came there.
- * All have portal group tag 1. 0 also if it is there already; -EINVAL, -ENOMEM.
+ * An address initiators can reach targets at, for SendTargets: "192.0.2.1:3260", "[2001:db8::1]:3260"; `group` is its
+ * portal group's tag. A stream's own local address comes first; this list is what else is told. Loopback addresses are
+ * told to those only who came by one. Once is enough: 0, -EINVAL, -ENOMEM.
  */
-int iscsi_server_add_portal(struct iscsi_server *server, const char *address);
+enum { ISCSI_GROUP_DEFAULT = 1, ISCSI_GROUPS_MAX = 8 };
+int iscsi_server_add_portal(struct iscsi_server *server, uint16_t group, const char *address);
 /* The target is lent; its loop is where its sessions live. 0, -EEXIST, -EINVAL (bad iqn/eui/naa name), -ENOMEM. */
 int iscsi_server_add_target(struct iscsi_server *server, struct scsi_target *target, struct loop *loop,
                             const char *name, const char *alias);
@@ -56,7 +57,23 @@ bool iscsi_network_valid(const char *text);
  */
 int iscsi_server_set_access(struct iscsi_server *server, const char *target, const struct iscsi_rule *rules,
                             unsigned count);
-void iscsi_conn_open(struct iscsi_server *server, struct stream *stream);
+/*
+ * Which portal groups a target is served at; `count` 0, as at first: at all. Before it has sessions. 0, -ENOENT, -EINVAL.
+ */
+int iscsi_server_set_groups(struct iscsi_server *server, const char *target, const uint16_t *groups, unsigned count);
+/*
+ * Logins are sent elsewhere ("192.0.2.1:3260", "[2001:db8::1]:3260", for good or for now); address "": they are not.
+ * Sessions go on, and who came by that very address stays. 0, -ENOENT, -EINVAL.
+ */
+int iscsi_server_set_redirect(struct iscsi_server *server, const char *target, const char *address, bool permanent);
+/*
+ * From now on there is no such target; its sessions are asked to log out, and cut after grace_ns. `removed` runs on the
+ * server's loop when the last is gone: then scsi_target is lent no more. 0, -ENOENT.
+ */
+int iscsi_server_remove_target(struct iscsi_server *server, const char *target, uint64_t grace_ns,
+                               struct task *removed);
+/* A stream that arrived at a portal of this group. */
+void iscsi_conn_open(struct iscsi_server *server, struct stream *stream, uint16_t group);
 
 /* As nbd_server_drain: asynchronous logout request first, then finish, then cut. */
 void iscsi_server_drain(struct iscsi_server *server, uint64_t grace_ns, struct task *drained);

@@ -27,6 +27,17 @@ enum login_outcome login_refuse(struct login *login, enum login_status status, c
     return LOGIN_REJECT;
 }
 
+/* 11.13.5, 13.8: the address goes without a tag. */
+enum login_outcome login_redirect(struct login *login, enum login_status status, const char *address)
+{
+    login_refuse(login, status, "it was sent elsewhere");
+    login->out = (struct text_out){login->answers, 0, TEXT_REPLY_MAX, false};
+    text_pair(&login->out, "TargetAddress", address);
+    login->reply_text = login->answers;
+    login->reply_len = (uint32_t)login->out.len;
+    return LOGIN_REJECT;
+}
+
 static void login_start(struct login *login, const struct pdu *pdu)
 {
     login->started = true;
@@ -142,7 +153,7 @@ enum login_outcome login_resume(struct login *login, const struct login_grant *g
     if (!authenticate(login))
         return login_refuse(login, LOGIN_AUTH_FAILED, login->auth.why);
     if (!login_discovery(login)) { /* 13.9: the tag stands in the first answer to a complete request */
-        text_pair(&login->out, "TargetPortalGroupTag", "1");
+        text_pair_number(&login->out, "TargetPortalGroupTag", grant->group);
         if (grant->alias != NULL && grant->alias[0] != '\0')
             text_pair(&login->out, "TargetAlias", grant->alias);
     }

@@ -22,6 +22,8 @@
 /* Status class and detail: 11.13.5. */
 enum login_status {
     LOGIN_OK = 0x0000,
+    LOGIN_MOVED_FOR_NOW = 0x0101,
+    LOGIN_MOVED = 0x0102,
     LOGIN_INITIATOR_ERROR = 0x0200,
     LOGIN_AUTH_FAILED = 0x0201,
     LOGIN_FORBIDDEN = 0x0202,
@@ -48,6 +50,7 @@ struct login_grant {
     const char *alias;                /* "" or NULL: none */
     const struct access_list *access; /* lent for the whole login */
     const char *peer;                 /* as is the address */
+    uint16_t group;                   /* tag of the portal group */
     uint64_t draws[CHAP_DRAWS];       /* random */
 };
 
@@ -82,6 +85,12 @@ enum login_outcome login_request(struct login *login, const struct pdu *pdu);
 enum login_outcome login_resume(struct login *login, const struct login_grant *grant);
 /* If it may not; and at any time for a request that broke a rule outside this machine, e.g. too much text. */
 enum login_outcome login_refuse(struct login *login, enum login_status status, const char *why);
+/* If it shall try elsewhere: one of the two statuses for that, and an address. */
+enum login_outcome login_redirect(struct login *login, enum login_status status, const char *address);
+static inline bool login_status_redirects(enum login_status status)
+{
+    return status >> 8 == 1;
+}
 void login_encode(const struct login *login, uint8_t bhs[PDU_BHS_BYTES]);
 bool login_discovery(const struct login *login);
 

@@ -12,8 +12,9 @@
  *      order_back   <------------------------------
  *      gone: counted off and freed <--------------- server_gone: nothing left here
  *
- * An order's task travels there and back; a connection that is gone is freed only when no order is under way. Targets
- * and portals are only ever added, so what a connection holds of them stays.
+ * An order's task travels there and back; a connection that is gone is freed only when no order is under way. Portals
+ * are only ever added; a target that is removed stays until its last connection is freed: so what a connection holds of
+ * them stays.
  *
  * A session is reinstated (6.3.5) when the same initiator name and ISID log in to the target again with TSIH 0: the old
  * connection is closed on the spot, its commands orphaned; nobody waits for the disk.
@@ -26,7 +27,7 @@
 #include "core/log.h"
 #include "target/iscsi/connection.h"
 
-enum { PORTALS_MAX = 16, DISCOVERY_COMMANDS = 4, PORT_NAME_MAX = ISCSI_NAME_MAX + 24 };
+enum { DISCOVERY_COMMANDS = 4, PORT_NAME_MAX = ISCSI_NAME_MAX + 24 };
 
 struct iscsi_server {
     struct loop *loop;
@@ -35,8 +36,8 @@ struct iscsi_server {
     TAILQ_HEAD(, connection) connections;
     uint32_t connection_count, last_id;
     uint16_t last_tsih; /* of discovery sessions */
-    char portals[PORTALS_MAX][ADDRESS_MAX];
-    uint32_t portal_count; /* grows after its entry is complete: other loops read it */
+    struct portal_list portals;
+    TAILQ_HEAD(, iscsi_target) leaving; /* being removed: nobody finds them, their sessions are ending */
     bool draining;
     struct access_list *access; /* of discovery */
     struct refusals refusals;
@@ -87,6 +88,12 @@ bool iscsi_name_valid(const char *name)
 
 static void grace_over(struct timer *timer);
 
+static void target_free(struct iscsi_target *target)
+{
+    access_release(target->access);
+    free(target);
+}
+
 struct iscsi_server *iscsi_server_create(struct loop *loop, const struct iscsi_limits *limits)
 {
     struct iscsi_server *server = calloc(1, sizeof *server);
@@ -96,36 +103,29 @@ struct iscsi_server *iscsi_server_create(struct loop *loop, const struct iscsi_l
     server->limits = *limits;
     server->grace.fire = grace_over;
     TAILQ_INIT(&server->targets);
+    TAILQ_INIT(&server->leaving);
     TAILQ_INIT(&server->connections);
     return server;
 }
 
 void iscsi_server_destroy(struct iscsi_server *server)
 {
-    ASSERT(TAILQ_EMPTY(&server->connections));
+    ASSERT(TAILQ_EMPTY(&server->connections) && TAILQ_EMPTY(&server->leaving));
     struct iscsi_target *target;
     while ((target = TAILQ_FIRST(&server->targets)) != NULL) {
         TAILQ_REMOVE(&server->targets, target, link);
-        access_release(target->access);
-        free(target);
+        target_free(target);
     }
     access_release(server->access);
     timer_stop(server->loop, &server->grace);
     free(server);
 }
 
-int iscsi_server_add_portal(struct iscsi_server *server, const char *address)
+int iscsi_server_add_portal(struct iscsi_server *server, uint16_t group, const char *address)
 {
-    if (address[0] == '\0' || strlen(address) >= ADDRESS_MAX)
+    if (address[0] == '\0' || strlen(address) >= ADDRESS_MAX || group == 0)
         return -EINVAL;
-    for (uint32_t i = 0; i < server->portal_count; i++)
-        if (strcmp(server->portals[i], address) == 0)
-            return 0;
-    if (server->portal_count == PORTALS_MAX)
-        return -ENOMEM;
-    memcpy(server->portals[server->portal_count], address, strlen(address) + 1);
-    __atomic_store_n(&server->portal_count, server->portal_count + 1, __ATOMIC_RELEASE);
-    return 0;
+    return portal_list_add(&server->portals, group, address) ? 0 : -ENOMEM;
 }
 
 static struct iscsi_target *target_find(const struct iscsi_server *server, const char *name)
@@ -153,6 +153,31 @@ int iscsi_server_add_target(struct iscsi_server *server, struct scsi_target *scs
     text_format(target->alias, sizeof target->alias, "%s", alias != NULL ? alias : "");
     TAILQ_INIT(&target->sessions);
     TAILQ_INSERT_TAIL(&server->targets, target, link);
+    return 0;
+}
+
+int iscsi_server_set_groups(struct iscsi_server *server, const char *name, const uint16_t *groups, unsigned count)
+{
+    struct iscsi_target *target = target_find(server, name);
+    if (target == NULL)
+        return -ENOENT;
+    if (count > ISCSI_GROUPS_MAX)
+        return -EINVAL;
+    for (unsigned i = 0; i < count; i++)
+        target->groups[i] = groups[i];
+    target->group_count = count;
+    return 0;
+}
+
+int iscsi_server_set_redirect(struct iscsi_server *server, const char *name, const char *address, bool permanent)
+{
+    struct iscsi_target *target = target_find(server, name);
+    if (target == NULL)
+        return -ENOENT;
+    if (strlen(address) >= sizeof target->redirect)
+        return -EINVAL;
+    text_format(target->redirect, sizeof target->redirect, "%s", address);
+    target->redirect_permanent = permanent;
     return 0;
 }
 
@@ -187,7 +212,7 @@ static const char *half_open_full(const struct iscsi_server *server, const char 
     return same >= server->limits.half_open_per_host ? "too many logins of its address are under way" : NULL;
 }
 
-void iscsi_conn_open(struct iscsi_server *server, struct stream *stream)
+void iscsi_conn_open(struct iscsi_server *server, struct stream *stream, uint16_t group)
 {
     const char *full = server->draining ? NULL : half_open_full(server, stream->peer);
     bool room = !server->draining && full == NULL;
@@ -201,6 +226,7 @@ void iscsi_conn_open(struct iscsi_server *server, struct stream *stream)
     if (!access_host(conn->peer, conn->host))
         memset(conn->host, 0, sizeof conn->host);
     conn->id = ++server->last_id;
+    conn->group = group;
     conn->drop.fire = drop_late;
     conn->order_task.run = order_there;
     conn->gone_task.run = gone_back;
@@ -220,15 +246,30 @@ static void drained_check(struct iscsi_server *server)
     loop_defer(server->loop, drained);
 }
 
+/* The last session of a target that is being removed is gone. */
+static void removed_check(struct iscsi_server *server, struct iscsi_target *target)
+{
+    const struct connection *conn;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    if (conn->target == target)
+        return;
+    TAILQ_REMOVE(&server->leaving, target, link);
+    loop_defer(server->loop, target->removed);
+    target_free(target);
+}
+
 static void forget_if_over(struct connection *conn)
 {
     struct iscsi_server *server = conn->server;
+    struct iscsi_target *target = conn->target;
     if (!conn->gone || conn->order_under_way)
         return;
     TAILQ_REMOVE(&server->connections, conn, server_link);
     server->connection_count--;
     timer_stop(server->loop, &conn->drop);
     connection_free(conn);
+    if (target != NULL && target->removed != NULL)
+        removed_check(server, target);
     drained_check(server);
 }
 
@@ -286,10 +327,16 @@ static enum login_status session_admit(struct connection *conn, const char **why
     *why = "there is no such target";
     if (!discovery && conn->target == NULL)
         return LOGIN_NO_TARGET;
+    *why = "the target is not served at this portal";
+    if (!discovery && !target_at_group(conn->target, conn->group))
+        return LOGIN_NO_TARGET;
     *why = "no rule of the access list speaks for it";
     conn->access = access_hold(discovery ? server->access : conn->target->access);
     if (!access_admits(conn->access, conn->port.name, conn->peer))
         return LOGIN_FORBIDDEN;
+    *why = "it was sent elsewhere";
+    if (!discovery && conn->target->redirect[0] != '\0' && strcmp(conn->target->redirect, conn->local) != 0)
+        return conn->target->redirect_permanent ? LOGIN_MOVED : LOGIN_MOVED_FOR_NOW;
     *why = "a discovery session has no second connection";
     if (discovery && conn->login.tsih != 0)
         return LOGIN_NO_SESSION;
@@ -317,7 +364,7 @@ static enum login_status tsih_check(const struct connection *conn, const char **
 static void login_continue(struct connection *conn)
 {
     struct login *login = &conn->login;
-    struct login_grant grant = {.access = conn->access, .peer = conn->peer};
+    struct login_grant grant = {.access = conn->access, .peer = conn->peer, .group = conn->group};
     const char *why;
     enum login_status status = tsih_check(conn, &why);
     if (status != LOGIN_OK) {
@@ -334,7 +381,9 @@ void server_find_target(struct connection *conn)
 {
     const char *why;
     enum login_status status = session_admit(conn, &why);
-    if (status != LOGIN_OK) {
+    if (login_status_redirects(status)) {
+        connection_login_go(conn, login_redirect(&conn->login, status, conn->target->redirect));
+    } else if (status != LOGIN_OK) {
         connection_login_go(conn, login_refuse(&conn->login, status, why));
     } else if (conn->target == NULL || conn->target->loop == conn->loop) {
         login_continue(conn);
@@ -466,41 +515,15 @@ void server_refused(struct connection *conn)
     struct iscsi_target *target = conn->target;
     bool there = target != NULL && conn->loop == target->loop;
     const char *discovery = login_discovery(&conn->login) ? "discovery" : conn->login.keys.target;
+    if (login_status_redirects(conn->login.status)) {
+        log_info("iSCSI: %s: sent from %s to %s", conn->peer, target->name, target->redirect);
+        return;
+    }
     refusal_tell(there ? &target->refusals : &conn->server->refusals, loop_now_ns(conn->loop), conn->peer,
                  conn->login.keys.initiator, discovery, conn->login.status, conn->login.why);
 }
 
 /* --- SendTargets --- */
-
-static void list_address(struct text_out *out, const char *address)
-{
-    char tagged[ADDRESS_MAX + 4];
-    text_format(tagged, sizeof tagged, "%s,1", address);
-    text_pair(out, "TargetAddress", tagged);
-}
-
-static bool is_network_address(const char *address)
-{
-    return address[0] != '\0' && strncmp(address, "unix:", 5) != 0;
-}
-
-static bool is_loopback(const char *address)
-{
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
-}
-
-static void list_target(struct connection *conn, const struct iscsi_target *target, struct text_out *out)
-{
-    struct iscsi_server *server = conn->server;
-    uint32_t portals = __atomic_load_n(&server->portal_count, __ATOMIC_ACQUIRE);
-    const char *local = conn->local;
-    text_pair(out, "TargetName", target->name);
-    if (is_network_address(local))
-        list_address(out, local);
-    for (uint32_t i = 0; i < portals; i++)
-        if (strcmp(server->portals[i], local) != 0 && (!is_loopback(server->portals[i]) || is_loopback(local)))
-            list_address(out, server->portals[i]);
-}
 
 /*
  * In a normal session only its own target may be asked for. The table of all is for the server's loop; of it an initiator
@@ -510,12 +533,12 @@ void server_list_targets(struct connection *conn, const char *name, struct text_
 {
     const struct iscsi_target *target;
     if (conn->target != NULL) {
-        list_target(conn, conn->target, out);
+        portals_list(&conn->server->portals, conn->target, conn, out);
         return;
     }
     TAILQ_FOREACH(target, &conn->server->targets, link)
     if ((name == NULL || strcmp(target->name, name) == 0) && access_admits(target->access, conn->port.name, conn->peer))
-        list_target(conn, target, out);
+        portals_list(&conn->server->portals, target, conn, out);
 }
 
 /* --- orders: to a connection's loop and back --- */
@@ -577,6 +600,13 @@ static void drop_late(struct timer *timer)
     order_send(container_of(timer, struct connection, drop), ORDER_CUT, 0);
 }
 
+/* As drain, for one. */
+static void connection_end_in(struct connection *conn, uint64_t grace_ns)
+{
+    order_send(conn, ORDER_DRAIN, grace_ns);
+    timer_start(conn->server->loop, &conn->drop, grace_ns);
+}
+
 bool iscsi_server_drop(struct iscsi_server *server, uint32_t id, uint64_t grace_ns)
 {
     struct connection *conn;
@@ -584,11 +614,26 @@ bool iscsi_server_drop(struct iscsi_server *server, uint32_t id, uint64_t grace_
     {
         if (conn->id != id || conn->gone)
             continue;
-        order_send(conn, ORDER_DRAIN, grace_ns);
-        timer_start(server->loop, &conn->drop, grace_ns);
+        connection_end_in(conn, grace_ns);
         return true;
     }
     return false;
+}
+
+int iscsi_server_remove_target(struct iscsi_server *server, const char *name, uint64_t grace_ns, struct task *removed)
+{
+    struct iscsi_target *target = target_find(server, name);
+    struct connection *conn;
+    if (target == NULL)
+        return -ENOENT;
+    TAILQ_REMOVE(&server->targets, target, link);
+    TAILQ_INSERT_TAIL(&server->leaving, target, link);
+    target->removed = removed;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    if (conn->target == target && !conn->gone)
+        connection_end_in(conn, grace_ns);
+    removed_check(server, target);
+    return 0;
 }
 
 /* --- access --- */

@@ -68,7 +68,7 @@ static void fuzz_begin(struct fuzz *f)
     ASSERT(iscsi_server_add_target(f->server, f->scsi, &f->t->loop, TARGET, "alias") == 0);
     f->s = teststream_create(&f->t->loop, 1);
     f->s->recv_max = f->s->send_max = f->mode & SHORT ? 37 : 0;
-    iscsi_conn_open(f->server, &f->s->stream);
+    iscsi_conn_open(f->server, &f->s->stream, 1);
 }
 
 static void fuzz_end(struct fuzz *f)

@@ -1,5 +1,6 @@
 # A thousand idle sessions and 64 active ones on one target: what an idle one holds, and that the active ones go on.
 . "$(dirname "$0")/functions.sh"
+# shellcheck disable=SC3045
 ulimit -n 4096
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3

@@ -129,6 +129,17 @@ Test(config, every_mistake_is_named_with_its_line)
         {"\"a/v\"; }", "\"b/v\"; }", 7, "b/v"},
         {"\"a/v\"; }", "\"a/v\"; read_only = 1; }", 7, "true or false"},
         {"[::1]:3260", "unix:/run/y", 8, "not possible"},
+        {"[::1]:3260\" ];", "[::1]:3260\" ]; portal_groups = ( { tag = 1; } );", 8, "out of range"},
+        {"[::1]:3260\" ];", "[::1]:3260\" ]; portal_groups = ( { tag = 2; }, { tag = 2; } );", 8, "2 is given twice"},
+        {"[::1]:3260\" ];", "[::1]:3260\" ]; portal_groups = ( { tag = 2; listen = [ \"x\" ]; } );", 8, "ADDRESS:PORT"},
+        {"example:x\";", "example:x\"; portal_groups = [ 1, 2 ];", 9, "there is no portal group 2"},
+        {"example:x\";", "example:x\"; portal_groups = [ ];", 9, "1 to 8 groups, not 0"},
+        {"example:x\";", "example:x\"; portal_groups = [ 0 ];", 9, "item 1 is out of range"},
+        {"example:x\";", "example:x\"; portal_groups = [ \"1\" ];", 9, "item 1 must be a whole number"},
+        {"example:x\";", "example:x\"; portal_groups = 1;", 9, "list of whole numbers"},
+        {"example:x\";", "example:x\"; redirect = \"*:3260\";", 9, "no address to go to"},
+        {"example:x\";", "example:x\"; redirect = \"192.0.2.1:0\";", 9, "no address to go to"},
+        {"example:x\";", "example:x\"; redirect = \"192.0.2.1\";", 9, "ADDRESS:PORT"},
         {"lun = 3; ", "", 9, "is missing"},
         {"lun = 3", "lun = 256", 9, "out of range"},
         {"iqn.2026-01.org.example:x", "x", 9, "iSCSI name"},
@@ -250,6 +261,16 @@ Test(config, differences_are_told_by_their_path)
     text[0] = '\0';
     config_compare(a.config, a.config, note_difference, text);
     cr_expect_str_eq(text, "");
+    struct config_target *target = config_item(&b.config->iscsi.targets, struct config_target, 0);
+    uint64_t tags[] = {1, 7}, others[] = {1, 8};
+    target->portal_groups = (struct config_numbers){.items = tags, .count = 2};
+    struct config changed = *b.config;
+    struct config_target moved = *target;
+    moved.portal_groups.items = others;
+    changed.iscsi.targets.items = &moved;
+    config_compare(b.config, &changed, note_difference, text);
+    cr_expect_str_eq(text, "*iscsi.targets \"iqn.2026-01.org.example:x\".portal_groups\n");
+    target->portal_groups = (struct config_numbers){0};
     unload(&a);
     unload(&b);
 }

@@ -33,7 +33,7 @@ struct ini_rig *ini_rig_make(uint32_t pages, struct iscsi_limits limits)
     }
     rig->server = iscsi_server_create(&rig->t->loop, &rig->limits);
     cr_assert_eq(iscsi_server_add_target(rig->server, rig->scsi, &rig->t->loop, INI_TARGET, "the disk"), 0);
-    cr_assert_eq(iscsi_server_add_portal(rig->server, "192.0.2.1:3260"), 0);
+    cr_assert_eq(iscsi_server_add_portal(rig->server, 1, "192.0.2.1:3260"), 0);
     return rig;
 }
 
@@ -91,7 +91,7 @@ struct ini *ini_connect_at(struct ini_rig *rig, uint8_t isid, const char *portal
     ini->s = teststream_create(&rig->t->loop, 77 + isid);
     text_format(ini->s->stream.local, sizeof ini->s->stream.local, "%s", portal);
     text_format(ini->s->stream.peer, sizeof ini->s->stream.peer, "192.0.2.9:%u", 1000u + isid);
-    iscsi_conn_open(rig->server, &ini->s->stream);
+    iscsi_conn_open(rig->server, &ini->s->stream, 1);
     return ini;
 }
 

@@ -197,7 +197,7 @@ static enum login_outcome say(struct machine *m, unsigned flags, const char *tex
     pdu.login.nsg = flags & 3;
     for (; *text != '\0'; text++)
         m->text[m->login.text_len++] = *text == '|' ? '\0' : *text;
-    struct login_grant grant = {.access = m->access, .peer = HOST, .draws = {1, 2, 3, 4, 5, 6, 7, 8}};
+    struct login_grant grant = {.access = m->access, .peer = HOST, .group = 1, .draws = {1, 2, 3, 4, 5, 6, 7, 8}};
     enum login_outcome outcome = login_request(&m->login, &pdu);
     if (outcome == LOGIN_FIND_TARGET)
         outcome = login_resume(&m->login, &grant);
@@ -762,7 +762,7 @@ Test(iscsi_access, half_open_connections_are_capped_for_each_address_and_in_all)
         inis[i] = calloc(1, sizeof *inis[i]);
         *inis[i] = (struct ini){.rig = rig, .isid = {0x80}, .s = teststream_create(&rig->t->loop, i)};
         text_format(inis[i]->s->stream.peer, sizeof inis[i]->s->stream.peer, "%s", peers[i]);
-        iscsi_conn_open(rig->server, &inis[i]->s->stream);
+        iscsi_conn_open(rig->server, &inis[i]->s->stream, 1);
         ini_run(inis[i]);
         cr_expect_eq(inis[i]->s->closed, i == 2 || i == 5, "connection %u", i);
     }
@@ -814,7 +814,7 @@ Test(iscsi_access, unnamed_discovery_sessions_are_replaced_at_the_same_portal_on
     *inis[1] = (struct ini){.rig = rig, .isid = {0x80, [5] = 9}, .s = teststream_create(&rig->t->loop, 5)};
     text_format(inis[1]->s->stream.local, sizeof inis[1]->s->stream.local, "192.0.2.2:3260");
     text_format(inis[1]->s->stream.peer, sizeof inis[1]->s->stream.peer, "192.0.2.9:7");
-    iscsi_conn_open(rig->server, &inis[1]->s->stream);
+    iscsi_conn_open(rig->server, &inis[1]->s->stream, 1);
     for (unsigned i = 0; i < 2; i++)
         cr_assert_eq(ini_login_keys(inis[i], "InitiatorName=" INI_NAME "|SessionType=Discovery"), 0);
     ini_run(inis[0]);

@@ -54,7 +54,8 @@ static enum login_outcome request(struct rig *rig, unsigned flags, const char *t
 static enum login_outcome exchange(struct rig *rig, unsigned flags, const char *text)
 {
     enum login_outcome outcome = request(rig, flags, text);
-    return outcome == LOGIN_FIND_TARGET ? login_resume(&rig->login, &(struct login_grant){.peer = PEER}) : outcome;
+    return outcome == LOGIN_FIND_TARGET ? login_resume(&rig->login, &(struct login_grant){.peer = PEER, .group = 1})
+                                        : outcome;
 }
 
 static const char *reply(const struct rig *rig)
@@ -279,7 +280,7 @@ Test(iscsi_login, the_header_must_stay_the_same_and_the_version_fit)
         if (i == 4) {
             cr_expect(outcome == LOGIN_REJECT && rig.login.status == LOGIN_BAD_VERSION);
         } else {
-            login_resume(&rig.login, &(struct login_grant){.peer = PEER});
+            login_resume(&rig.login, &(struct login_grant){.peer = PEER, .group = 1});
             pdu.itt += i == 0;
             pdu.login.cid += i == 1;
             pdu.login.tsih += i == 2;
@@ -305,7 +306,7 @@ Test(iscsi_login, a_long_answer_is_fetched_in_pieces)
     }
     enum login_outcome outcome = LOGIN_REPLY;
     cr_assert_eq(request_bytes(&rig, T | OP | TO_FULL, text, len), LOGIN_FIND_TARGET);
-    outcome = login_resume(&rig.login, &(struct login_grant){.alias = "alias", .peer = PEER});
+    outcome = login_resume(&rig.login, &(struct login_grant){.alias = "alias", .peer = PEER, .group = 1});
     for (unsigned i = 0; i < 10 && outcome == LOGIN_REPLY; i++) {
         cr_expect(rig.login.more && !rig.login.transit && rig.login.reply_len == MAX_RECV_DEFAULT);
         answers += rig.login.reply_len;

@@ -324,7 +324,7 @@ Test(iscsi_session, portals_are_told_once_and_the_loopback_to_those_on_it)
         static const char *const portals[] = {"127.0.0.1:3260", "[::1]:3260", "[2001:db8::1]:3260", "[::1]:3260"};
         struct ini_rig *rig = plain_rig();
         for (unsigned j = 0; j < ARRAY_LENGTH(portals); j++)
-            cr_expect_eq(iscsi_server_add_portal(rig->server, portals[j]), 0);
+            cr_expect_eq(iscsi_server_add_portal(rig->server, 1, portals[j]), 0);
         struct ini *ini = ini_connect_at(rig, 9, cases[i].local);
         char out[4096];
         cr_assert_eq(ini_login_keys(ini, "InitiatorName=" INI_NAME "|SessionType=Discovery"), 0);
