@@ -204,7 +204,7 @@ loads := $(B)/tests/bench/load_nbd $(B)/tests/bench/load_iscsi
 loads: $(loads)
 $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/load.o $(call lib,core)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal)
 
 # -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \

@@ -253,10 +253,10 @@ static void parse_input(struct load *load, struct load_connection *c)
             break;
         if (c->completing != NULL)
             complete(load, c);
-        if (end - at < load->protocol->header_bytes)
+        if (end - at < c->header_bytes)
             break;
         load->protocol->header(c, at);
-        at += load->protocol->header_bytes;
+        at += c->header_bytes;
     }
     c->in_have = (uint64_t)(end - at);
     memmove(c->in, at, c->in_have);
@@ -336,6 +336,7 @@ static void connection_open(struct load *load, struct load_connection *c, unsign
     const struct load_options *o = &load->options;
     *c = (struct load_connection){.options = o, .index = index};
     c->fd = strncmp(o->uri, "unix:", 5) == 0 ? connect_unix(o->uri + 5) : connect_tcp(o->uri);
+    c->header_bytes = load->protocol->header_bytes;
     load->protocol->open(c);
     c->slots = must_alloc(o->depth * sizeof c->slots[0]);
     c->idle = must_alloc(o->depth * sizeof(struct load_slot *));
@@ -421,7 +422,7 @@ static void run(struct load *load)
 
 static const char usage[] =
     "usage: %s --uri HOST:PORT|unix:PATH --export NAME [--lun 0] [--mode randread|randwrite|read|write]\n"
-    "       [--block 4096] [--depth 32] [--connections 1] [--seconds 3] [--size BYTES] [--verify]";
+    "       [--block 4096] [--depth 32] [--connections 1] [--seconds 3] [--size BYTES] [--verify] [--digests]";
 
 static void parse_mode(struct load_options *o, const char *mode, const char *program)
 {
@@ -435,10 +436,9 @@ static void parse_mode(struct load_options *o, const char *mode, const char *pro
 static void parse_options(struct load_options *o, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"uri", 1, NULL, 'u'},         {"export", 1, NULL, 'e'},  {"lun", 1, NULL, 'l'},
-        {"mode", 1, NULL, 'm'},        {"block", 1, NULL, 'b'},   {"depth", 1, NULL, 'd'},
-        {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'}, {"size", 1, NULL, 'z'},
-        {"verify", 0, NULL, 'v'},      {NULL, 0, NULL, 0}};
+        {"uri", 1, NULL, 'u'},   {"export", 1, NULL, 'e'}, {"lun", 1, NULL, 'l'},         {"mode", 1, NULL, 'm'},
+        {"block", 1, NULL, 'b'}, {"depth", 1, NULL, 'd'},  {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'},
+        {"size", 1, NULL, 'z'},  {"verify", 0, NULL, 'v'}, {"digests", 0, NULL, 'D'},     {NULL, 0, NULL, 0}};
     const char *mode = "randread";
     *o = (struct load_options){.export_ = "", .block = 4096, .depth = 32, .connections = 1, .seconds = 3};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
@@ -472,6 +472,9 @@ static void parse_options(struct load_options *o, int argc, char **argv)
             break;
         case 'v':
             o->verify = true;
+            break;
+        case 'D':
+            o->digests = true;
             break;
         default:
             load_fail(usage, argv[0]);

@@ -19,6 +19,7 @@ struct load_options {
     const char *export_; /* export or target name */
     unsigned lun;        /* iSCSI */
     bool is_write, is_random, verify;
+    bool digests;   /* iSCSI: CRC32C over headers and data */
     uint32_t block; /* bytes a request */
     unsigned depth; /* requests in flight a connection */
     unsigned connections;
@@ -38,8 +39,9 @@ struct load_connection {
     const struct load_options *options;
     unsigned index;
     int fd;
-    uint64_t device_size; /* found by open */
-    void *state;          /* the protocol's */
+    uint64_t device_size;  /* found by open */
+    unsigned header_bytes; /* the protocol's, unless open changes it */
+    void *state;           /* the protocol's */
 
     struct load_slot *slots, **idle;
     unsigned idle_count;

@@ -3,7 +3,8 @@
  * within the command window.
  *
  * A write carries immediate data, then unsolicited Data-Out up to FirstBurstLength, then what R2Ts ask for. A read ends
- * with a Data-In that has the status, or with a SCSI Response.
+ * with a Data-In that has the status, or with a SCSI Response. Digests of what is sent are computed; of what is received,
+ * those of headers are checked, and those of data are left to the stamps.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,11 @@
 
 #include "core/bytes.h"
 #include "core/check.h"
+#include "core/crc32c.h"
 #include "tests/bench/load.h"
 
+enum { DIGESTS_AGREED = 2 };
+enum { PDU_ROOM = 48 + 2 * 4 };
 enum { BHS = 48, BURST = 262144, LOGIN_TEXT = 8192, FINAL = 0x80, RESERVED_TAG = 0xffffffff };
 enum opcode {
     NOP_OUT = 0x00,
@@ -35,13 +39,28 @@ struct session {
     uint32_t segment_max; /* the target takes as much in a PDU */
     uint32_t burst_max, first_burst;
     bool initial_r2t, immediate_data;
+    unsigned digest; /* bytes of one: 4, or 0 without */
     uint32_t logical_block;
-    uint8_t ping[BHS];
+    uint8_t ping[PDU_ROOM];
 };
 
 static uint32_t padded(uint32_t len)
 {
     return (len + 3) & ~3u;
+}
+
+/* Behind a header of BHS bytes; returns how many bytes both have. */
+static uint32_t add_header_digest(const struct session *s, uint8_t *bhs)
+{
+    if (s->digest > 0)
+        put_le32(bhs + BHS, crc32c(0, bhs, BHS));
+    return BHS + s->digest;
+}
+
+static void check_header_digest(const struct session *s, const uint8_t *bhs)
+{
+    if (s->digest > 0 && get_le32(bhs + BHS) != crc32c(0, bhs, BHS))
+        load_fail("a header of opcode %02x with a wrong digest", bhs[0]);
 }
 
 static void take_sequence_numbers(struct session *s, const uint8_t *bhs, bool has_status)
@@ -75,6 +94,8 @@ static void take_key(struct session *s, const char *pair)
     for (unsigned i = 0; i < ARRAY_LENGTH(limits); i++)
         if (strlen(limits[i].name) == key && strncmp(pair, limits[i].name, key) == 0)
             *limits[i].number = MIN(number, (uint32_t)BURST);
+    if (strcmp(pair, "HeaderDigest=CRC32C") == 0 || strcmp(pair, "DataDigest=CRC32C") == 0)
+        s->digest++;
     if (strncmp(pair, "InitialR2T=", 11) == 0)
         s->initial_r2t = strcmp(value, "Yes") == 0;
     if (strncmp(pair, "ImmediateData=", 14) == 0)
@@ -109,11 +130,12 @@ static bool login_step(struct load_connection *c, unsigned stage, unsigned next,
 
 static void login(struct load_connection *c)
 {
+    struct session *s = c->state;
     static const char *const operational[] = {
-        "HeaderDigest=None",       "DataDigest=None",         "InitialR2T=No",       "ImmediateData=Yes",
-        "FirstBurstLength=262144", "MaxBurstLength=262144",   "MaxOutstandingR2T=1", "MaxRecvDataSegmentLength=262144",
-        "MaxConnections=1",        "ErrorRecoveryLevel=0",    "DefaultTime2Wait=2",  "DefaultTime2Retain=0",
-        "DataPDUInOrder=Yes",      "DataSequenceInOrder=Yes",
+        "InitialR2T=No",         "ImmediateData=Yes",    "FirstBurstLength=262144",
+        "MaxBurstLength=262144", "MaxOutstandingR2T=1",  "MaxRecvDataSegmentLength=262144",
+        "MaxConnections=1",      "ErrorRecoveryLevel=0", "DefaultTime2Wait=2",
+        "DefaultTime2Retain=0",  "DataPDUInOrder=Yes",   "DataSequenceInOrder=Yes",
     };
     char text[LOGIN_TEXT + 4] = {0};
     uint32_t len = add_key(text, 0, "InitiatorName=%s", "iqn.2026-01.org.corbel:load");
@@ -126,9 +148,17 @@ static void login(struct load_connection *c)
     len = 0;
     for (unsigned i = 0; i < ARRAY_LENGTH(operational); i++)
         len = add_key(text, len, "%s", operational[i]);
+    len = add_key(text, len, "HeaderDigest=%s", c->options->digests ? "CRC32C" : "None");
+    len = add_key(text, len, "DataDigest=%s", c->options->digests ? "CRC32C" : "None");
     for (unsigned tries = 0; !login_step(c, 1, 3, text, len); tries++, len = 0)
         if (tries == 5)
             load_fail("login: the target never ends it");
+    if (s->digest != 0 && s->digest != DIGESTS_AGREED)
+        load_fail("login: one digest of two was agreed on");
+    if (c->options->digests && s->digest == 0)
+        load_fail("login: the target does not agree on digests");
+    s->digest = s->digest > 0 ? 4 : 0;
+    c->header_bytes += s->digest;
 }
 
 /* -- commands
@@ -151,20 +181,21 @@ static void put_command(struct load_connection *c, uint8_t *bhs, uint32_t tag, u
 static bool read_capacity(struct load_connection *c)
 {
     struct session *s = c->state;
-    uint8_t bhs[BHS], data[4096];
+    uint8_t bhs[BHS + 4], data[4096];
     bool has_status = false;
     put_command(c, bhs, 0, 0x40, 32);
     bhs[32] = 0x9e;
     bhs[33] = 0x10;
     put_be32(bhs + 42, 32);
-    load_send_all(c, bhs, BHS);
+    load_send_all(c, bhs, add_header_digest(s, bhs));
     while (!has_status) {
-        load_receive_all(c, bhs, BHS);
+        load_receive_all(c, bhs, c->header_bytes);
+        check_header_digest(s, bhs);
         uint32_t len = get_be24(bhs + 5);
         bool is_data = bhs[0] == DATA_IN;
-        if (len > sizeof data - 4 || (!is_data && bhs[0] != SCSI_RESPONSE))
+        if (len > sizeof data - 8 || (!is_data && bhs[0] != SCSI_RESPONSE))
             load_fail("READ CAPACITY: an answer that makes no sense: %02x", bhs[0]);
-        load_receive_all(c, data, padded(len));
+        load_receive_all(c, data, padded(len) + (len > 0 ? s->digest : 0));
         has_status = !is_data || (bhs[1] & 1);
         take_sequence_numbers(s, bhs, has_status);
         if (is_data && len >= 12) {
@@ -202,18 +233,32 @@ static unsigned pdus_per_slot(const struct load_connection *c)
 
 static unsigned out_per_slot(const struct load_connection *c)
 {
-    return 2 * pdus_per_slot(c) + 1; /* and a share of the pings */
+    return 3 * pdus_per_slot(c) + 1; /* and a share of the pings */
 }
 
 static unsigned headers_per_slot(const struct load_connection *c)
 {
-    return BHS * pdus_per_slot(c);
+    return PDU_ROOM * pdus_per_slot(c);
 }
 
 static bool may_issue(const struct load_connection *c)
 {
     const struct session *s = c->state;
     return (int32_t)(s->command_sn_max - s->command_sn) >= 0;
+}
+
+/* A header with room for both digests behind it, and data of a length that needs no padding. */
+static void append_pdu(struct load_connection *c, uint8_t *bhs, const uint8_t *data, uint32_t len)
+{
+    const struct session *s = c->state;
+    load_append(c, bhs, add_header_digest(s, bhs));
+    if (len == 0)
+        return;
+    load_append(c, data, len);
+    if (s->digest == 0)
+        return;
+    put_le32(bhs + BHS + 4, crc32c(0, data, len));
+    load_append(c, bhs + BHS + 4, 4);
 }
 
 /* A sequence of Data-Out: unsolicited (RESERVED_TAG) or what an R2T asked for. */
@@ -224,8 +269,8 @@ static void append_data_out(struct load_connection *c, struct load_slot *slot, u
     for (uint32_t done = 0, sn = 0; done < len; sn++) {
         uint32_t n = MIN(len - done, s->segment_max);
         uint8_t *bhs = memset(slot->headers + slot->headers_used, 0, BHS);
-        ASSERT(slot->headers_used + BHS <= headers_per_slot(c));
-        slot->headers_used += BHS;
+        ASSERT(slot->headers_used + PDU_ROOM <= headers_per_slot(c));
+        slot->headers_used += PDU_ROOM;
         bhs[0] = DATA_OUT;
         bhs[1] = done + n == len ? FINAL : 0;
         put_be24(bhs + 5, n);
@@ -235,8 +280,7 @@ static void append_data_out(struct load_connection *c, struct load_slot *slot, u
         put_be32(bhs + 28, s->status_sn_expected);
         put_be32(bhs + 36, sn);
         put_be32(bhs + 40, from + done);
-        load_append(c, bhs, BHS);
-        load_append(c, slot->data + from + done, n);
+        append_pdu(c, bhs, slot->data + from + done, n);
         done += n;
     }
 }
@@ -255,10 +299,8 @@ static void issue(struct load_connection *c, struct load_slot *slot, bool is_wri
     bhs[32] = is_write ? 0x8a : 0x88;
     put_be64(bhs + 34, slot->off / s->logical_block);
     put_be32(bhs + 42, block / s->logical_block);
-    slot->headers_used = BHS;
-    load_append(c, bhs, BHS);
-    if (immediate > 0)
-        load_append(c, slot->data, immediate);
+    slot->headers_used = PDU_ROOM;
+    append_pdu(c, bhs, slot->data, immediate);
     append_data_out(c, slot, RESERVED_TAG, immediate, more);
 }
 
@@ -276,7 +318,7 @@ static void answer_ping(struct load_connection *c, const uint8_t *bhs)
     struct session *s = c->state;
     if (get_be32(bhs + 20) == RESERVED_TAG)
         return;
-    memset(s->ping, 0, BHS);
+    memset(s->ping, 0, sizeof s->ping);
     s->ping[0] = NOP_OUT | IMMEDIATE;
     s->ping[1] = FINAL;
     memcpy(s->ping + 8, bhs + 8, 8);
@@ -284,14 +326,16 @@ static void answer_ping(struct load_connection *c, const uint8_t *bhs)
     memcpy(s->ping + 20, bhs + 20, 4);
     put_be32(s->ping + 24, s->command_sn);
     put_be32(s->ping + 28, s->status_sn_expected);
-    load_append(c, s->ping, BHS);
+    append_pdu(c, s->ping, NULL, 0);
 }
 
 static void header(struct load_connection *c, const uint8_t *bhs)
 {
     struct session *s = c->state;
     bool ends_read = bhs[0] == DATA_IN && (bhs[1] & 1);
-    c->payload_left = padded(get_be24(bhs + 5)) + 4u * bhs[4];
+    uint32_t len = get_be24(bhs + 5);
+    check_header_digest(s, bhs);
+    c->payload_left = padded(len) + 4u * bhs[4] + (len > 0 ? s->digest : 0);
     take_sequence_numbers(s, bhs, ends_read || bhs[0] == SCSI_RESPONSE);
     switch (bhs[0]) {
     case DATA_IN:

@@ -23,9 +23,9 @@ function over_rounds(cell, server, what,    i, list) {
     return median(list, rounds)
 }
 
-function ratio(cell, peer,    i, list) {
+function ratio(cell, peer, what,    i, list) {
     for (i = 1; i <= rounds; i++)
-        list[i] = figure[cell, "corbel", i, "iops"] / figure[cell, peer, i, "iops"]
+        list[i] = figure[cell, "corbel", i, what] / figure[cell, peer, i, what]
     return median(list, rounds)
 }
 
@@ -36,7 +36,7 @@ function ratio(cell, peer,    i, list) {
     figure[$1, $2, $3, "iops"] = value("iops")
     figure[$1, $2, $3, "mbps"] = value("mbps")
     figure[$1, $2, $3, "cpu"] = $4 / ticks / (value("iops") * $5) * 100000
-    figure[$1, $2, $3, "cpu_100mb"] = $4 / ticks / (value("mbps") * $5) * 100
+    figure[$1, $2, $3, "cpu_gb"] = $4 / ticks / (value("mbps") * $5) * 1000
     figure[$1, $2, $3, "busy_server"] = $4 / ticks / $5
     figure[$1, $2, $3, "busy_load"] = value("cpu_client")
 }
@@ -47,15 +47,17 @@ END {
         small = cell ~ /_4k_/
         for (s = 1; s <= server_count; s++)
             if (servers[s] !~ /^corbel/) {
-                r = ratio(cell, servers[s])
-                wanted = cell ~ /_q32$/ ? goal : "-"
+                r = ratio(cell, servers[s], "iops")
+                wanted = !small ? sequential_goal : cell ~ /_q32$/ ? goal : "-"
                 verdict = wanted == "-" ? "-" : r >= wanted ? "ok" : "short"
                 printf "%s_vs_%s %.2f %s %s\n", cell, servers[s], r, wanted, verdict
+                r = ratio(cell, servers[s], "cpu_gb")
+                printf "%s_cpu_vs_%s %.2f 1 %s\n", cell, servers[s], r, r < 1 ? "ok" : "short"
             }
         for (s = 1; s <= server_count; s++) {
             name = cell "_" servers[s]
             printf "%s_%s %.0f - -\n", name, small ? "iops" : "mbps", over_rounds(cell, servers[s], small ? "iops" : "mbps")
-            printf "%s_%s %.3f - -\n", name, small ? "cpu" : "cpu_100mb", over_rounds(cell, servers[s], small ? "cpu" : "cpu_100mb")
+            printf "%s_%s %.3f - -\n", name, "cpu", over_rounds(cell, servers[s], small ? "cpu" : "cpu_gb")
             printf "%s_busy_server %.2f - -\n", name, over_rounds(cell, servers[s], "busy_server")
             printf "%s_busy_load %.2f - -\n", name, over_rounds(cell, servers[s], "busy_load")
         }

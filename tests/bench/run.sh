@@ -7,7 +7,7 @@
 # what is compared is the median of the rounds' ratios. A ratio is worth something, a figure by itself is not.
 #
 # Prints lines `name value goal ok|short`; `-` where there is no goal. *_cpu: seconds of the server's CPU time for 100,000
-# operations. *_busy_server, *_busy_load: how full the cores were; with a full load core the server has more to give.
+# operations of 4 KiB, or for 1 GB; *_cpu_vs_*: how much of the peer's time that is. *_busy_server, *_busy_load: how full the cores were; with a full load core the server has more to give.
 # A goal missed is no failure: the exit status tells whether everything could be measured.
 set -eu
 BUILD_DIR=$(cd "${1:?BUILD_DIR}" && pwd)
@@ -40,36 +40,44 @@ load() {
 
 # Stamped blocks are written and read back: what answers fast must answer right.
 check_server() {
-    result=$(load "$1" --mode randwrite --block 4096 --depth 32 --seconds 0.2 --verify) || die "$1: wrong data"
+    result=$(load "$1" --mode randwrite --block 4096 --depth 32 --seconds 0.2 --verify $2) || die "$1: wrong data"
     case $result in
     *errors=0*) ;;
     *) die "$1: $result" ;;
     esac
 }
 
-# measure CELL SERVER MODE BLOCK DEPTH: one line more in $DIR/results
+# measure CELL SERVER MODE BLOCK DEPTH [OPTION...]: one line more in $DIR/results
 measure() {
-    pid=$(cat "$DIR/$2.pid")
+    measured=$1 server_measured=$2 mode=$3 block=$4 depth=$5
+    shift 5
+    pid=$(cat "$DIR/$server_measured.pid")
     before=$(cpu_ticks "$pid")
-    result=$(load "$2" --mode "$3" --block "$4" --depth "$5" --seconds "$LENGTH") || die "$2: the load failed in $1"
+    result=$(load "$server_measured" --mode "$mode" --block "$block" --depth "$depth" --seconds "$LENGTH" "$@") ||
+        die "$server_measured: the load failed in $measured"
     after=$(cpu_ticks "$pid")
     case $result in
     *errors=0*) ;;
-    *) die "$2: $result" ;;
+    *) die "$server_measured: $result" ;;
     esac
-    echo "$1 $2 $round $((after - before)) $LENGTH $result" >>"$DIR/results"
+    echo "$measured $server_measured $round $((after - before)) $LENGTH $result" >>"$DIR/results"
 }
 
+# run_cells GOAL [GOAL of sequential cells]
 run_cells() {
-    for server in $SERVERS; do check_server "$server"; done
+    for server in $SERVERS; do
+        check_server "$server" ''
+        ! grep -q -- --digests "$DIR/cells" || check_server "$server" --digests
+    done
     round=0
     while [ "$round" -lt "$ROUNDS" ]; do
         round=$((round + 1))
-        while read -r cell mode block depth; do
-            for server in $SERVERS; do measure "$cell" "$server" "$mode" "$block" "$depth"; done
+        while read -r cell mode block depth options; do
+            # shellcheck disable=SC2086
+            for server in $SERVERS; do measure "$cell" "$server" "$mode" "$block" "$depth" $options; done
         done <"$DIR/cells"
     done
-    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -f "$HERE/report.awk" "$DIR/results"
+    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -v sequential_goal="${2:--}" -f "$HERE/report.awk" "$DIR/results"
 }
 
 cells() { # $1: the section
@@ -80,6 +88,23 @@ $1_4k_randread_q1 randread 4096 1
 $1_4k_randwrite_q1 randwrite 4096 1
 $1_1m_read_q8 read 1048576 8
 $1_1m_write_q8 write 1048576 8
+CELLS
+}
+
+# The same, and four sessions, 128 KiB, and digests of headers and data.
+iscsi_cells() {
+    cells iscsi
+    cat >>"$DIR/cells" <<CELLS
+iscsi_4k_randread_4_q32 randread 4096 32 --connections 4
+iscsi_4k_randwrite_4_q32 randwrite 4096 32 --connections 4
+iscsi_128k_read_q8 read 131072 8
+iscsi_128k_write_q8 write 131072 8
+iscsi_4k_randread_digests_q32 randread 4096 32 --digests
+iscsi_4k_randwrite_digests_q32 randwrite 4096 32 --digests
+iscsi_128k_read_digests_q8 read 131072 8 --digests
+iscsi_128k_write_digests_q8 write 131072 8 --digests
+iscsi_1m_read_digests_q8 read 1048576 8 --digests
+iscsi_1m_write_digests_q8 write 1048576 8 --digests
 CELLS
 }
 
@@ -100,8 +125,8 @@ section_iscsi() {
     add_corbel_export jbod corbel
     SERVERS=" tgtd-aio tgtd-rdwr"
     add_corbel_lun corbel
-    cells iscsi
-    run_cells 2.5
+    iscsi_cells
+    run_cells 3.5 1.5
 }
 
 section_raid6() {

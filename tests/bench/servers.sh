@@ -93,6 +93,9 @@ start_tgtd() {
     wait_for tgtadm -C "$control" --lld iscsi --mode target --op new --tid 1 -T "$target" || die "tgtd does not serve"
     tgtadm -C "$control" --lld iscsi --mode logicalunit --op new --tid 1 --lun 1 -b "$DIR/peer" --bstype "$1" --blocksize 4096
     tgtadm -C "$control" --lld iscsi --mode target --op bind --tid 1 -I ALL
+    for digest in HeaderDigest DataDigest; do # what the initiator wants
+        tgtadm -C "$control" --lld iscsi --mode target --op update --tid 1 --name "$digest" --value CRC32C,None
+    done
     add_server "tgtd-$1" "$tgtd" load_iscsi --uri "127.0.0.1:$PORT" --export "$target" --lun 1
 }
 
