@@ -332,10 +332,22 @@ void scene_owed(struct sim *s, struct dice *dice)
 
 /* --- pulled --- */
 
+/* Disks that go on failing when they are back. */
+static uint64_t faulty_slots(const struct sim *s)
+{
+    uint64_t faulty = 0;
+    for (unsigned slot = 0; slot < s->config.members; slot++) {
+        const struct simdisk *d = world_disk(s, slot);
+        if (d->dead || d->reads_fail + d->writes_fail + d->time_outs + d->bad_sectors > 0)
+            faulty |= sim_bit(slot);
+    }
+    return faulty;
+}
+
 /* Who may be away at the next start beside those that are lost anyway. */
 static uint64_t another_one(const struct sim *s, struct dice *dice, uint64_t but)
 {
-    uint64_t there = (s->must_in | s->unrecorded) & all_slots(s),
+    uint64_t there = (s->must_in | s->unrecorded) & all_slots(s) & ~faulty_slots(s),
              one = sim_bit((unsigned)dice_below(dice, s->config.members));
     bool good = (there & one) && !(one & but) && config_survives(s, (all_slots(s) & ~there) | one);
     return good ? one : 0;
