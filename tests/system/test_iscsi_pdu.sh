@@ -16,8 +16,11 @@ config() { # more settings of the iSCSI section
     sed -i "s/^iscsi = {.*/iscsi = { listen = [ \"127.0.0.1:0\", \"127.0.0.2:0\" ]; portals = [ \"[2001:db8::1]:3260\" ]; connections = 120; commands = 32; $1/" "$CONFIG"
 }
 cases=0
-theme() { # NAME [digests]
-    "$python" "$here/iscsi_$1.py" "$ISCSI_ADDRESS" "$TARGET" "$PID" ${2:-} >"$DIR/cases" 2>&1 || fail "$(grep -v '^ok ' "$DIR/cases")"
+theme() { # NAME [digests, or what the theme wants]
+    name=$1
+    shift
+    more=$*
+    "$python" "$here/iscsi_$name.py" "$ISCSI_ADDRESS" "$TARGET" "$PID" $more >"$DIR/cases" 2>&1 || fail "$(grep -v '^ok ' "$DIR/cases")"
     cat "$DIR/cases"
     cases=$((cases + $(grep -c '^ok ' "$DIR/cases")))
 }
@@ -33,6 +36,11 @@ done
 for name in ${THEMES:-numbering data task}; do
     theme "$name" digests
 done
+# Another target appears, one gets an access list.
+EXTRA_TARGETS=$(echo "$EXTRA_TARGETS" | sed "s|more-1\";|& access = ( { name = \"a\"; initiators = [ \"$EXAMPLE:a\" ]; } );|")
+EXTRA_TARGETS="$EXTRA_TARGETS, { name = \"$EXAMPLE:more-21\"; luns = ( { lun = 0; volume = \"r/w\"; } ); }"
+config 'ping_interval = "0 s";'
+theme reload $CTL reload
 stop_daemon
 config 'ping_interval = "1 s"; ping_timeout = "1 s";'
 launch_daemon
