@@ -506,6 +506,7 @@ void server_session_end(struct connection *conn)
     if (!conn->in_target)
         return;
     conn->in_target = false;
+    scsi_nexus_lost(conn->session->nexus);
     TAILQ_REMOVE(&conn->target->sessions, conn, session_link);
 }
 

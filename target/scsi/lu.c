@@ -250,14 +250,19 @@ struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *por
     return nexus;
 }
 
-void scsi_nexus_destroy(struct scsi_nexus *nexus)
+void scsi_nexus_lost(struct scsi_nexus *nexus)
 {
-    ASSERT(nexus->task_count == 0);
     for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++) {
         struct scsi_lu *lu = nexus->target->lus[lun];
         if (lu != NULL && lu->reserved_by == nexus)
             lu->reserved_by = NULL;
     }
+}
+
+void scsi_nexus_destroy(struct scsi_nexus *nexus)
+{
+    ASSERT(nexus->task_count == 0);
+    scsi_nexus_lost(nexus);
     copy_results_forget(nexus->target->copies, nexus);
     TAILQ_REMOVE(&nexus->target->nexuses, nexus, link);
     free(nexus);

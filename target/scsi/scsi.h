@@ -77,7 +77,9 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
 
 /* port_name: the initiator port, "iqn...,i,0x<isid>". A new nexus has UNIT ATTENTION 29/00 pending on every LU. */
 struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *port_name);
-/* No task left. Reservations of the nexus end (SPC-2 reserve). */
+/* I_T nexus loss: its SPC-2 reservations end, also while the disk has tasks of it. */
+void scsi_nexus_lost(struct scsi_nexus *nexus);
+/* No task left. */
 void scsi_nexus_destroy(struct scsi_nexus *nexus);
 
 /*

@@ -197,6 +197,28 @@ Test(iscsi_session, the_same_name_and_isid_reinstate_a_session_without_waiting_f
     drop(new);
 }
 
+Test(iscsi_session, a_reservation_ends_with_its_session_though_the_disk_hangs)
+{
+    struct ini_rig *rig = plain_rig();
+    struct ini *holder = ini_session(rig, 1, ""), *other = ini_session(rig, 2, "");
+    uint8_t bhs[PDU_BHS_BYTES], cdb[16];
+    cr_expect_eq(ini_do(holder, 0, 0, INI_CDB(0x16)).status, 0);
+    cr_expect_eq(ini_do(other, 0, 0, INI_CDB(0)).status, SCSI_RESERVATION_CONFLICT);
+    ini_hang(rig, true);
+    ini_cdb_rw(cdb, false, 0, 8);
+    ini_command(holder, bhs, INI_F | INI_R, 4096, cdb);
+    ini_send(holder, bhs, NULL, 0);
+    ini_run(holder);
+    ini_drop(holder);
+    cr_expect_eq(iscsi_server_connections(rig->server), 2, "the orphan keeps the memory of the session");
+    cr_expect_eq(ini_do(other, 0, 0, INI_CDB(0)).status, 0, "but not its reservation");
+    struct ini *again = ini_session(rig, 1, "");
+    cr_expect_eq(ini_do(again, 0, 0, INI_CDB(0)).status, 0);
+    ini_hang(rig, false);
+    ini_drop(again);
+    drop(other);
+}
+
 Test(iscsi_session, a_second_connection_of_a_session_is_one_too_many)
 {
     struct ini_rig *rig = plain_rig();
