@@ -11,7 +11,7 @@ sed -i 's/^iscsi = {.*listen/iscsi = { connections = 2000; ping_interval = "10 m
 start_daemon
 wait_idle
 qemu-io -f raw -c 'write -q 0 32M' "$NBD" >"$DIR/fill" || fail "$(cat "$DIR/fill")"
-kib=64 rounds=3 seconds=1
+kib=64 rounds=4 seconds=1
 [ -z "$(echo "$BUILD_DIR" | grep san)" ] || kib=4000 rounds=1
 timeout 400 "$python" "$(dirname "$0")/idle_sessions.py" "$ISCSI_ADDRESS" "$TARGET" "$PID" 1000 $kib $rounds \
     "$load" --uri "$ISCSI_ADDRESS" --export "$TARGET" --lun 0 --mode randread --block 4096 --depth 4 --connections 64 \
