@@ -64,8 +64,7 @@ static bool share_a_live_member(const struct sb_array *old, const struct sb_arra
     return false;
 }
 
-/* The last generation of which it is known that all had it. */
-static uint64_t committed_of(const struct sb_array *array)
+uint64_t history_committed(const struct sb_array *array)
 {
     return array->committed == 0 && array->generation > 0 ? array->generation - 1 : array->committed;
 }
@@ -76,7 +75,7 @@ static bool is_torn_beyond(const struct sb_array *whole, const struct sb_fork *n
     if (wrote_off(old, whole))
         return false;
     return old->generation == next->generation ||
-           (committed_of(old) < next->generation && share_a_live_member(old, whole));
+           (history_committed(old) < next->generation && share_a_live_member(old, whole));
 }
 
 /* Is `old`, which stands under the fork of this line, part of `whole`? */
@@ -118,7 +117,7 @@ bool history_contains(const struct sb_array *whole, const struct sb_array *old)
  */
 bool history_is_current(const struct sb_array *winner, const struct sb_array *label)
 {
-    return label->generation >= committed_of(winner) && lines_contain(winner, false, label);
+    return label->generation >= history_committed(winner) && lines_contain(winner, false, label);
 }
 
 /* Does some other one go beyond it? Of those at the same point one that is not clean counts, else the first. */

@@ -133,8 +133,11 @@ bool sim_unplug(struct sim *s, struct dice *dice, unsigned slot)
         (void)load_one(s, dice);
         sim_wait_ns(s, dice_scale(dice, 1000000000));
     }
-    bool noticed = !s->crashed && s->array != NULL && !peek_frozen(s->array) &&
-                   !(peek_slots(s->array, MEMBER_ONLINE) & sim_bit(slot)) && !(peek_active(s->array) & sim_bit(slot));
+    bool noticed = !s->crashed && s->array != NULL && !peek_frozen(s->array);
+    if (noticed) {
+        uint64_t in_use = peek_slots(s->array, MEMBER_ONLINE) | peek_slots(s->array, MEMBER_REBUILDING);
+        noticed = !((in_use | peek_active(s->array)) & sim_bit(slot));
+    }
     disk->dead |= !noticed;
     return noticed;
 }
