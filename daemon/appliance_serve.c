@@ -106,6 +106,7 @@ struct target_call {
     struct scsi_lu_options options;
     struct blkdev *dev; /* of another loop: needs a proxy */
     struct access_rules access;
+    struct task stopped;
     int error;
 };
 
@@ -176,6 +177,7 @@ static bool add_lun(struct appliance *a, struct live_target *target, const struc
     c.dev = live_volume_find(a, config->volume.text, &home);
     c.options.read_only = config->read_only;
     c.options.hide_physical = config->hide_physical;
+    c.options.sanitize_rate = config->sanitize_rate;
     if (c.dev == NULL) {
         log_warn("LUN %u of %s is not served: volume %s is not there", c.lun, target->name, config->volume.text);
         return false;
@@ -190,10 +192,18 @@ static bool add_lun(struct appliance *a, struct live_target *target, const struc
     return c.error == 0;
 }
 
+static void target_stopped(struct task *task)
+{
+    struct target_call *c = container_of(task, struct target_call, stopped);
+    scsi_target_destroy(c->target->scsi);
+    sync_finish(&c->call);
+}
+
 static void run_destroy_target(struct sync_call *call)
 {
-    scsi_target_destroy(container_of(call, struct target_call, call)->target->scsi);
-    sync_finish(call);
+    struct target_call *c = container_of(call, struct target_call, call);
+    c->stopped.run = target_stopped;
+    scsi_target_stop(c->target->scsi, &c->stopped);
 }
 
 static void run_redirect(struct sync_call *call)

@@ -73,6 +73,7 @@ struct config_lun {
     uint64_t lun;
     struct config_text volume;
     bool read_only, hide_physical;
+    uint64_t sanitize_rate; /* bytes a second; 0: no limit */
 };
 
 /* A rule of an access list. Secrets themselves are in no config: daemon/secrets.h. */

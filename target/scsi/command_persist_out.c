@@ -197,7 +197,7 @@ static void kept(struct scsi_keep *keep)
 static bool keep(struct scsi_task *task)
 {
     struct scsi_lu *lu = task->lu;
-    char *record = lu->persist_next->aptpl ? reservation_record_write(lu->persist_next) : NULL;
+    char *record = lu->persist_next->aptpl ? reservation_record_write(lu->persist_next, MARK_NONE) : NULL;
     if (lu->persist_next->aptpl && record == NULL)
         return false;
     lu->keep = (struct scsi_keep){.record = record, .done = kept};

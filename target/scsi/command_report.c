@@ -3,6 +3,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "target/scsi/command_table.h"
+#include "target/scsi/sanitize.h"
 #include "target/scsi/task.h"
 
 /* --- REPORT LUNS, SPC-4 6.33 --- */
@@ -114,12 +115,22 @@ void scsi_report_opcodes_run(struct scsi_task *task)
 
 /* --- REQUEST SENSE, SPC-4 6.39: a pending unit attention is told as data, and so over --- */
 
+/* What lasts: also how far a SANITIZE has got. */
+static struct scsi_sense condition(const struct scsi_lu *lu)
+{
+    struct scsi_sense space;
+    const struct scsi_sense *sanitize = scsi_sanitize_forbids(lu, NULL, &space);
+    if (sanitize != NULL)
+        return *sanitize;
+    return lu->failed ? sense_failed : sense_none;
+}
+
 void scsi_request_sense_run(struct scsi_task *task)
 {
     uint8_t data[SENSE_DESCRIPTOR_BYTES];
     struct scsi_sense sense = task->lu != NULL ? sense_none : sense_no_lu;
-    if (task->lu != NULL && !scsi_attention_take(task->nexus, task->lu, &sense) && task->lu->failed)
-        sense = sense_failed;
+    if (task->lu != NULL && !scsi_attention_take(task->nexus, task->lu, &sense))
+        sense = condition(task->lu);
     uint8_t len = scsi_sense_build(data, &sense, (task->cdb[1] & 0x01) != 0);
     scsi_task_reply(task, data, len);
 }

@@ -27,6 +27,7 @@ enum {
 };
 
 enum { OPCODE_START_STOP = 0x1b, CDB_START = 0x01 }; /* byte 4 */
+enum { OPCODE_SANITIZE = 0x48 };
 enum { CDB_CONTROL_NACA = 0x04, CDB_ACTION_MASK = 0x1f };
 
 struct scsi_command {
@@ -124,6 +125,11 @@ void scsi_compare_write_run(struct scsi_task *task);
 /* command_whole.c */
 void scsi_orwrite_run(struct scsi_task *task);
 bool scsi_write_atomic_parse(struct scsi_task *task);
+/* command_sanitize.c */
+bool scsi_sanitize_parse(struct scsi_task *task);
+void scsi_sanitize_overwrite_run(struct scsi_task *task);
+void scsi_sanitize_erase_run(struct scsi_task *task);
+void scsi_sanitize_exit_run(struct scsi_task *task);
 /* command_copy.c, command_copy_result.c */
 bool scsi_copy_parse(struct scsi_task *task);
 void scsi_copy_run(struct scsi_task *task);

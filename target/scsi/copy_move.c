@@ -4,6 +4,7 @@
 #include "core/bytes.h"
 #include "core/check.h"
 #include "target/scsi/order.h"
+#include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
 #include "target/scsi/task.h"
 #include "target/scsi/vpd.h"
@@ -74,7 +75,10 @@ bool scsi_copy_allowed(struct scsi_task *task, const struct copy_piece *piece, b
         scsi_task_end(task, SCSI_RESERVATION_CONFLICT);
         return false;
     }
-    const struct scsi_sense *why = check(piece, to_read_only);
+    struct scsi_sense space;
+    const struct scsi_sense *why = scsi_sanitize_forbids(piece->to, task->command, &space);
+    if (why == NULL)
+        why = check(piece, to_read_only);
     if (why != NULL)
         scsi_task_fail(task, why);
     return why == NULL;
@@ -185,6 +189,13 @@ bool scsi_copy_step(struct scsi_task *task, const struct copy_piece *piece)
         step_over(task);
     if (task->position == piece->len)
         return false;
+    struct scsi_sense space;
+    const struct scsi_sense *forbidden =
+        piece->from != NULL ? scsi_sanitize_forbids(piece->from, task->command, &space) : NULL;
+    if (forbidden != NULL) {
+        scsi_task_fail(task, forbidden);
+        return true;
+    }
     if (task->move == MOVE_LOOK)
         look(task, piece);
     else if (task->move == MOVE_KNOWN)

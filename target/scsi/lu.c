@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "target/scsi/copy_result.h"
 #include "target/scsi/reservation_record.h"
+#include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
 
 /* --- unit attentions --- */
@@ -146,6 +147,8 @@ static bool device_fits(const struct scsi_target *target, const struct blkdev *d
 
 static void lu_free(struct scsi_lu *lu)
 {
+    if (lu->sanitize != NULL)
+        scsi_sanitize_destroy(lu->sanitize);
     free(lu->persist);
     free(lu->persist_next);
     free(lu);
@@ -158,11 +161,17 @@ static int persist_open(struct scsi_lu *lu)
     TAILQ_INIT(&lu->preempting);
     lu->persist = calloc(1, sizeof *lu->persist);
     lu->persist_next = calloc(1, sizeof *lu->persist_next);
-    if (lu->persist == NULL || lu->persist_next == NULL)
+    lu->sanitize = scsi_sanitize_create(lu);
+    if (lu->persist == NULL || lu->persist_next == NULL || lu->sanitize == NULL)
         return -ENOMEM;
     const char *record = lu->options.record;
+    enum sanitize_mark mark = MARK_NONE;
     lu->options.record = NULL;
-    return record == NULL || reservation_record_read(record, lu->persist) ? 0 : -EINVAL;
+    if (record != NULL && !reservation_record_read(record, lu->persist, &mark))
+        return -EINVAL;
+    if (mark != MARK_NONE)
+        scsi_sanitize_interrupted(lu, mark == MARK_EXIT_ALLOWED);
+    return 0;
 }
 
 int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct scsi_lu_options *options)
@@ -224,6 +233,11 @@ struct scsi_target *scsi_target_create(struct loop *loop, const char *name)
     free(target->copies);
     free(target);
     return NULL;
+}
+
+void scsi_target_stop(struct scsi_target *target, struct task *stopped)
+{
+    scsi_sanitize_stop(target, stopped);
 }
 
 void scsi_target_destroy(struct scsi_target *target)

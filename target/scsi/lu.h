@@ -53,7 +53,8 @@ struct scsi_lu {
     struct scsi_task *keeping;                      /* whose change is being kept, or NULL */
     struct scsi_task_list persist_line, preempting; /* wait for that; for the tasks they aborted */
     struct scsi_task_list running, blocked;         /* see order.c */
-    uint32_t alone_count;                           /* tasks of both lists that need their range for themselves */
+    struct scsi_sanitize *sanitize;
+    uint32_t alone_count; /* tasks of both lists that need their range for themselves */
 };
 
 struct scsi_nexus {
@@ -73,6 +74,8 @@ struct scsi_target {
     TAILQ_HEAD(, scsi_nexus) nexuses;
     struct scsi_scratch *scratch;
     struct copy_results *copies;
+    unsigned sanitizing;           /* LUs that are being sanitized, or failed to be */
+    struct task *sanitize_stopped; /* waits for that to stop, or NULL */
 };
 
 /* The LU that a LUN names at the target itself, or for a nexus. NULL: none. */

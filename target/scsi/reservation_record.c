@@ -20,14 +20,17 @@ static json_t *registrations_write(const struct reservations *now)
     return list;
 }
 
-char *reservation_record_write(const struct reservations *now)
+char *reservation_record_write(const struct reservations *now, enum sanitize_mark mark)
 {
     json_t *root = json_object();
     json_object_set_new(root, "generation", json_integer(now->generation));
     json_object_set_new(root, "type", json_integer(now->type));
     json_object_set_new(root, "holder", json_integer(now->holder));
     json_object_set_new(root, "registrations", registrations_write(now));
-    bool whole = json_object_size(root) == 4 && json_array_size(json_object_get(root, "registrations")) == now->count;
+    if (mark != MARK_NONE)
+        json_object_set_new(root, "sanitize", json_integer(mark));
+    bool whole = json_object_size(root) == 4u + (mark != MARK_NONE) &&
+                 json_array_size(json_object_get(root, "registrations")) == now->count;
     char *text = whole ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     return text;
@@ -71,14 +74,23 @@ static bool registrations_read(const json_t *list, struct reservations *out)
     return true;
 }
 
-bool reservation_record_read(const char *text, struct reservations *out)
+/* Absent in most records. */
+static bool mark_read(const json_t *root, enum sanitize_mark *mark)
+{
+    uint64_t value = MARK_NONE;
+    bool ok = json_object_get(root, "sanitize") == NULL || number_read(root, "sanitize", MARK_EXIT_ALLOWED, &value);
+    *mark = (enum sanitize_mark)value;
+    return ok;
+}
+
+bool reservation_record_read(const char *text, struct reservations *out, enum sanitize_mark *mark)
 {
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     uint64_t generation = 0, type = 0, holder = 0;
     *out = (struct reservations){.aptpl = true};
     bool ok = number_read(root, "generation", UINT32_MAX, &generation) && number_read(root, "type", 8, &type) &&
               number_read(root, "holder", RESERVATIONS_MAX - 1, &holder) &&
-              registrations_read(json_object_get(root, "registrations"), out);
+              registrations_read(json_object_get(root, "registrations"), out) && mark_read(root, mark);
     json_decref(root);
     out->generation = (uint32_t)generation;
     out->type = (uint8_t)type;

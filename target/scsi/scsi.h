@@ -64,6 +64,7 @@ struct scsi_lu_options {
     uint8_t naa[16];    /* VPD 83 NAA type 6, derived from the volume's UUID */
     bool read_only;
     bool hide_physical;         /* tell of logical blocks only, to initiators that do not take 512e */
+    uint64_t sanitize_rate;     /* SANITIZE writes no more bytes a second; 0: as it can */
     struct scsi_keeper *keeper; /* lent; NULL: reservations end with the power */
     const char *record;         /* what the keeper has of earlier, or NULL; not needed after scsi_target_add_lun() */
 };
@@ -71,7 +72,9 @@ struct scsi_lu_options {
 /* Takes SCSI_SCRATCH_PAGES pages of the loop for itself; NULL if there are none, or no memory. */
 enum { SCSI_SCRATCH_PAGES = 16 };
 struct scsi_target *scsi_target_create(struct loop *loop, const char *name /* iqn */);
-void scsi_target_destroy(struct scsi_target *target); /* no nexus left */
+/* No nexus left. SANITIZE goes on without one: stop it before. `stopped` runs from the loop, at once if there is none. */
+void scsi_target_stop(struct scsi_target *target, struct task *stopped);
+void scsi_target_destroy(struct scsi_target *target);
 /* 0, or -EEXIST, -EINVAL (also: the record is none), -ENOMEM. */
 int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct scsi_lu_options *options);
 

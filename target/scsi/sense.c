@@ -4,12 +4,17 @@
 #include "core/bytes.h"
 #include "core/check.h"
 
-/* SPC-4 4.5.2.4.2: the first byte of the field that is wrong, in the CDB. */
-static void put_field_pointer(uint8_t *out, uint8_t cdb_byte)
+/* SPC-4 4.5.2.4: the first byte of the field that is wrong, in the CDB; or how far something has got. */
+static void put_specific(uint8_t *out, const struct scsi_sense *sense)
 {
     enum { SKSV = 0x80, IN_CDB = 0x40 };
-    out[0] = SKSV | IN_CDB;
-    put_be16(out + 1, cdb_byte);
+    out[0] = (uint8_t)(SKSV | (sense->has_progress ? 0 : IN_CDB));
+    put_be16(out + 1, sense->has_progress ? sense->progress : sense->cdb_byte);
+}
+
+static bool is_specific(const struct scsi_sense *sense)
+{
+    return sense->has_progress || sense->cdb_byte != 0;
 }
 
 static uint8_t build_fixed(uint8_t *out, const struct scsi_sense *sense)
@@ -24,8 +29,8 @@ static uint8_t build_fixed(uint8_t *out, const struct scsi_sense *sense)
         out[0] |= 0x80;
         put_be32(out + 3, (uint32_t)sense->information);
     }
-    if (sense->cdb_byte != 0)
-        put_field_pointer(out + 15, sense->cdb_byte);
+    if (is_specific(sense))
+        put_specific(out + 15, sense);
     return SENSE_FIXED_BYTES;
 }
 
@@ -40,11 +45,11 @@ static uint8_t put_information(uint8_t *out, uint64_t information)
 }
 
 /* 4.5.2.4 */
-static uint8_t put_key_specific(uint8_t *out, uint8_t cdb_byte)
+static uint8_t put_key_specific(uint8_t *out, const struct scsi_sense *sense)
 {
     out[0] = 0x02;
     out[1] = 6;
-    put_field_pointer(out + 4, cdb_byte);
+    put_specific(out + 4, sense);
     return 8;
 }
 
@@ -58,8 +63,8 @@ static uint8_t build_descriptors(uint8_t *out, const struct scsi_sense *sense)
     uint8_t len = 8;
     if (sense->has_information)
         len = (uint8_t)(len + put_information(out + len, sense->information));
-    if (sense->cdb_byte != 0)
-        len = (uint8_t)(len + put_key_specific(out + len, sense->cdb_byte));
+    if (is_specific(sense))
+        len = (uint8_t)(len + put_key_specific(out + len, sense));
     out[7] = (uint8_t)(len - 8);
     return len;
 }

@@ -26,15 +26,19 @@ struct scsi_sense {
     bool has_information;
     uint64_t information; /* a bad LBA, or the offset of a difference */
     uint8_t cdb_byte;     /* the field of the CDB that is wrong: FIELD POINTER; 0: not told */
+    bool has_progress;
+    uint16_t progress; /* in 65536ths: PROGRESS INDICATION */
 };
 
 enum { SENSE_FIXED_BYTES = 18, SENSE_DESCRIPTOR_BYTES = 28 };
 
 /* The senses the commands give, by name. */
 #define SENSE_OF(name, key, asc, ascq)                                                                                 \
-    static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0, 0}
+    static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0, 0, false, 0}
 SENSE_OF(sense_none, SENSE_NONE, 0x00, 0x00);
 SENSE_OF(sense_failed, SENSE_NOT_READY, 0x04, 0x03); /* manual intervention required */
+SENSE_OF(sense_sanitizing, SENSE_NOT_READY, 0x04, 0x1b);
+SENSE_OF(sense_sanitize_failed, SENSE_MEDIUM_ERROR, 0x31, 0x03);
 SENSE_OF(sense_list_length, SENSE_ILLEGAL_REQUEST, 0x1a, 0x00);
 SENSE_OF(sense_opcode, SENSE_ILLEGAL_REQUEST, 0x20, 0x00);
 SENSE_OF(sense_out_of_range, SENSE_ILLEGAL_REQUEST, 0x21, 0x00);

@@ -8,6 +8,7 @@
 #include "target/scsi/command_table.h"
 #include "target/scsi/copy_result.h"
 #include "target/scsi/order.h"
+#include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
 
 /* --- status and sense --- */
@@ -110,6 +111,10 @@ static bool lu_accepts(struct scsi_task *task)
     if (task->command == NULL)
         return scsi_opcode_has_actions(task->cdb[0]) ? scsi_task_refuse_field(task, 1)
                                                      : scsi_task_refuse(task, &sense_opcode);
+    struct scsi_sense space;
+    const struct scsi_sense *forbidden = scsi_sanitize_forbids(task->lu, task->command, &space);
+    if (forbidden != NULL)
+        return scsi_task_refuse(task, forbidden);
     if (!reservation_conflict(task))
         return true;
     task->status = SCSI_RESERVATION_CONFLICT;
@@ -196,6 +201,7 @@ static void task_finish(struct task *finish)
         scsi_scratch_put(task);
         scsi_order_leave(task);
         scsi_persist_look(task->lu);
+        scsi_sanitize_look(task->lu->target);
     }
     if (task->aborted) {
         task->status = SCSI_TASK_ABORTED;
@@ -229,6 +235,12 @@ static void give_up(struct scsi_task *task, enum scsi_status status)
     scsi_task_end(task, status);
 }
 
+static enum scsi_status refused(struct scsi_task *task, const struct scsi_sense *sense)
+{
+    set_sense(task, sense);
+    return SCSI_CHECK_CONDITION;
+}
+
 void scsi_task_run(struct scsi_task *task)
 {
     ASSERT(task->command != NULL && !task->running && task->status == SCSI_GOOD);
@@ -239,12 +251,16 @@ void scsi_task_run(struct scsi_task *task)
         scsi_task_continue(task);
         return;
     }
+    struct scsi_sense space;
+    const struct scsi_sense *forbidden = scsi_sanitize_forbids(task->lu, task->command, &space);
     bool free_to_go = scsi_order_enter(task);
     /* Since it was parsed: its data may have taken long to come. */
     if (task->preempted != task->nexus->preempted[task->lu->lun])
         give_up(task, SCSI_TASK_ABORTED);
     else if (reservation_conflict(task))
         give_up(task, SCSI_RESERVATION_CONFLICT);
+    else if (forbidden != NULL)
+        give_up(task, refused(task, forbidden));
     else if (free_to_go)
         scsi_task_continue(task);
 }

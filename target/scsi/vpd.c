@@ -158,6 +158,8 @@ static uint32_t page_block_limits(uint8_t *out, const struct scsi_lu *lu)
 static uint32_t page_characteristics(uint8_t *out, const struct scsi_lu *lu)
 {
     put_be16(out, lu->dev->info.rotational ? 0x0000 : 0x0001); /* speed not known; not rotating */
+    if (lu->dev->info.discards)
+        out[3] = 0x40; /* WABEREQ: after SANITIZE with BLOCK ERASE blocks can be read at once */
     return 0x3c;
 }
 

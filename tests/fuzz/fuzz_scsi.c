@@ -37,7 +37,8 @@ struct bench {
 
 static void task_over(struct scsi_task *task)
 {
-    static const uint8_t possible[] = {SCSI_GOOD, SCSI_CHECK_CONDITION, SCSI_CONDITION_MET, SCSI_TASK_ABORTED};
+    static const uint8_t possible[] = {SCSI_GOOD, SCSI_CHECK_CONDITION, SCSI_CONDITION_MET, SCSI_BUSY,
+                                       SCSI_TASK_ABORTED};
     struct fuzz_task *own = container_of(task, struct fuzz_task, task);
     ASSERT(own->running);
     ASSERT(memchr(possible, task->status, sizeof possible) != NULL);
@@ -62,13 +63,21 @@ static void bench_create(struct bench *bench, uint8_t device)
         bench->nexus[i] = scsi_nexus_create(bench->target, "iqn.2026-11.org.example:i,i,0x1");
 }
 
+static void run_nothing(struct task *task)
+{
+    (void)task;
+}
+
 static void bench_destroy(struct bench *bench)
 {
+    struct task stopped = {.run = run_nothing};
     testloop_run(bench->t);
     for (unsigned i = 0; i < TASKS; i++)
         ASSERT(!bench->tasks[i].running);
     for (unsigned i = 0; i < 2; i++)
         scsi_nexus_destroy(bench->nexus[i]);
+    scsi_target_stop(bench->target, &stopped);
+    testloop_run(bench->t);
     scsi_target_destroy(bench->target);
     test_close(bench->t, &bench->disk->dev);
     testloop_destroy(bench->t);

@@ -42,7 +42,7 @@ static void rig_submit(struct blkdev *dev, struct blk_req *req)
 
 static void take_attentions(struct rig *rig, struct scsi_nexus *nexus)
 {
-    while (rig_do(rig, nexus, CDB(0x00), NULL, 0)->status != SCSI_GOOD)
+    while (rig_do(rig, nexus, CDB(0x00), NULL, 0)->key == 6)
         ;
 }
 
@@ -103,6 +103,7 @@ struct rig *rig_create(const struct rig_options *options)
     struct scsi_lu_options lu = {.dev = &rig->disk->dev,
                                  .read_only = o->read_only,
                                  .hide_physical = o->hide_physical,
+                                 .sanitize_rate = o->sanitize_rate,
                                  .keeper = o->no_keeper ? NULL : &rig->keeper.door,
                                  .record = o->record};
     text_format(lu.serial, sizeof lu.serial, "%s", "0c9b54a1-5b0e-4b0f-9a48-6a4b39a8fd01");
@@ -138,6 +139,18 @@ void rig_keep_nothing(struct rig *rig)
     rig->kept_count = 0;
 }
 
+static void run_stopped(struct task *task)
+{
+    container_of(task, struct rig, stopping)->stopped = true;
+}
+
+void rig_stop(struct rig *rig)
+{
+    rig->stopping.run = run_stopped;
+    scsi_target_stop(rig->target, &rig->stopping);
+    ASSERT(testloop_run_until(rig->t, &rig->stopped));
+}
+
 void rig_destroy(struct rig *rig)
 {
     rig_keep_nothing(rig);
@@ -145,6 +158,7 @@ void rig_destroy(struct rig *rig)
         scsi_nexus_destroy(rig->a);
     if (rig->b != NULL)
         scsi_nexus_destroy(rig->b);
+    rig_stop(rig);
     scsi_target_destroy(rig->target);
     test_close(rig->t, &rig->disk->dev);
     if (rig->second != NULL)

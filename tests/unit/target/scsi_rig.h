@@ -30,6 +30,8 @@ struct rig {
     struct memdisk *disk;
     struct memdisk *second; /* LUN 1, or NULL: rig_add_second() */
     uint8_t lun;            /* where rig_do() and rig_start() go */
+    struct task stopping;
+    bool stopped;
     struct scsi_target *target;
     struct scsi_nexus *a, *b; /* unit attentions of both are taken already */
     const struct blkdev_ops *disk_ops;
@@ -50,7 +52,7 @@ struct rig {
 struct rig_options {
     uint32_t block, physical; /* default 512 and 4096 */
     uint64_t max_request;
-    uint64_t latency_ns;
+    uint64_t latency_ns, sanitize_rate;
     bool read_only, no_discard, no_keeper, hide_physical;
     const char *record;
 };
@@ -61,6 +63,7 @@ void rig_add_second(struct rig *rig, bool read_only);
 /* Identifiers of the LUs. */
 void rig_naa(unsigned lun, uint8_t out[16]);
 void rig_destroy(struct rig *rig);
+void rig_stop(struct rig *rig);         /* what goes on without a nexus */
 void rig_keep_nothing(struct rig *rig); /* puts back the pages the disk kept */
 
 struct rig_reply {

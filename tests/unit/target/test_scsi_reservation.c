@@ -233,14 +233,20 @@ Test(scsi_reservation, a_record_reads_back)
     now.type = PERSIST_EXCLUSIVE_ACCESS_REGISTRANTS;
     now.holder = 63;
     now.of[3].key = UINT64_MAX;
-    char *text = reservation_record_write(&now);
+    char *text = reservation_record_write(&now, MARK_NONE);
     cr_assert_not_null(text);
-    cr_assert(reservation_record_read(text, &next));
+    enum sanitize_mark mark;
+    cr_assert(reservation_record_read(text, &next, &mark));
+    cr_expect_eq(mark, MARK_NONE);
     cr_expect_eq(memcmp(&now, &next, sizeof now), 0);
     free(text);
     registered(0, PERSIST_NONE);
-    text = reservation_record_write(&now);
+    text = reservation_record_write(&now, MARK_NONE);
     cr_assert_str_eq(text, "{\"generation\":10,\"type\":0,\"holder\":0,\"registrations\":[]}");
+    free(text);
+    text = reservation_record_write(&now, MARK_EXIT_ALLOWED);
+    cr_assert(reservation_record_read(text, &next, &mark));
+    cr_expect_eq(mark, MARK_EXIT_ALLOWED);
     free(text);
 }
 
@@ -260,11 +266,13 @@ Test(scsi_reservation, what_is_no_record_is_refused)
         "{\"generation\":1,\"type\":0,\"holder\":0,\"registrations\":[\"1\"]}",
         "{\"generation\":1,\"type\":0,\"holder\":0,\"registrations\":[1]}",
         "{\"generation\":1,\"type\":0,\"holder\":0,\"registrations\":[\"0000000000000001 a\",\"0000000000000001 A\"]}",
+        "{\"generation\":1,\"type\":0,\"holder\":0,\"registrations\":[],\"sanitize\":3}",
     };
+    enum sanitize_mark mark;
     for (unsigned i = 0; i < ARRAY_LENGTH(bad); i++)
-        cr_expect(!reservation_record_read(bad[i], &next), "case %u", i);
+        cr_expect(!reservation_record_read(bad[i], &next, &mark), "case %u", i);
     cr_expect(reservation_record_read(
-        "{\"generation\":1,\"type\":1,\"holder\":0,\"registrations\":[\"00000000000000ab a\"]}", &next));
+        "{\"generation\":1,\"type\":1,\"holder\":0,\"registrations\":[\"00000000000000ab a\"]}", &next, &mark));
     cr_expect_eq(next.of[0].key, 0xab);
 }
 

@@ -187,7 +187,7 @@ Test(scsi_unit, all_opcodes_are_reported_as_the_table_has_them)
         }
     }
     rig->disk->dev.info.discards = false;
-    cr_expect_eq(opcodes(rig, 0, 0, 0)->len, 4 + (count - 1) * 8, "no UNMAP");
+    cr_expect_eq(opcodes(rig, 0, 0, 0)->len, 4 + (count - 2) * 8, "neither UNMAP nor BLOCK ERASE");
     rig_destroy(rig);
 }
 
@@ -313,7 +313,7 @@ Test(scsi_unit, sense_points_at_the_field_of_the_cdb_that_is_wrong)
     task = rig_start(rig, rig->a, CDB(0xa3, 0x1e), NULL, 0);
     cr_expect_arr_eq(task->task.sense + 15, ((uint8_t[]){0xc0, 0, 1}), 3);
     rig_end(task);
-    const struct scsi_sense sense = {5, 0x24, 0, true, 9, 3};
+    const struct scsi_sense sense = {.key = 5, .asc = 0x24, .has_information = true, .information = 9, .cdb_byte = 3};
     uint8_t out[SENSE_DESCRIPTOR_BYTES];
     cr_expect_eq(scsi_sense_build(out, &sense, true), 28);
     cr_expect_eq(out[7], 20);
