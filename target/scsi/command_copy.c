@@ -33,7 +33,7 @@ static const struct scsi_sense *find(const struct scsi_task *task, const struct 
     if (index >= list->cscds)
         return &sense_copy_unreachable;
     copy_cscd_get(list, index, &cscd);
-    *lu = cscd.null || cscd.naa == NULL ? NULL : scsi_copy_find(task, cscd.naa, read_only);
+    *lu = cscd.naa == NULL ? NULL : scsi_copy_find(task, cscd.naa, read_only);
     if (*lu == NULL)
         return &sense_copy_unreachable;
     return cscd.block == 0 || cscd.block == lu_block(*lu) ? NULL : &sense_list_field;

@@ -59,15 +59,15 @@ static bool check_lengths(const struct header *header, uint32_t len, struct scsi
     return header->cscds_len % COPY_CSCD_BYTES == 0 || refuse(why, &sense_list_length);
 }
 
-/* SPC-4 6.4.5: of a direct access block device, and its identifier a logical unit's own. */
+/* SPC-4 6.4.5: of a direct access block device. What SPC-3 had in the upper bits (LU ID TYPE, NUL) is obsolete. */
 static bool check_cscds(const struct copy_list *list, struct scsi_sense *why)
 {
-    enum { LU_ID_TYPE = 0xc0, DEVICE_TYPE = 0x1f };
+    enum { DEVICE_TYPE = 0x1f };
     for (unsigned i = 0; i < list->cscds; i++) {
         const uint8_t *cscd = list->cscd + i * COPY_CSCD_BYTES;
         if (cscd[0] != CSCD_IDENTIFICATION)
             return refuse(why, &sense_cscd_type);
-        if (cscd[1] & (LU_ID_TYPE | DEVICE_TYPE))
+        if (cscd[1] & DEVICE_TYPE)
             return refuse(why, &sense_list_field);
     }
     return true;
@@ -115,9 +115,8 @@ void copy_segment_get(const struct copy_list *list, unsigned index, struct copy_
 
 void copy_cscd_get(const struct copy_list *list, unsigned index, struct copy_cscd *out)
 {
-    enum { NUL = 0x20, BINARY = 1, OF_LU_NAA = 3 };
+    enum { BINARY = 1, OF_LU_NAA = 3 };
     const uint8_t *at = list->cscd + index * COPY_CSCD_BYTES;
     bool naa = (at[4] & 0x0f) == BINARY && (at[5] & 0x3f) == OF_LU_NAA && at[7] == NAA_BYTES;
-    *out = (struct copy_cscd){
-        .null = (at[1] & NUL) != 0, .naa = naa ? at + 8 : NULL, .block = get_be32(at + 28) & 0xffffff};
+    *out = (struct copy_cscd){.naa = naa ? at + 8 : NULL, .block = get_be32(at + 28) & 0xffffff};
 }

@@ -36,7 +36,6 @@ struct copy_segment {
 };
 
 struct copy_cscd {
-    bool null;
     const uint8_t *naa; /* NAA_BYTES; NULL: it is named in another way */
     uint32_t block;     /* bytes; 0: not said */
 };
