@@ -30,7 +30,14 @@ bool scsi_copy_status4_parse(struct scsi_task *task)
 
 /* --- COPY STATUS(LID1), SPC-4 6.17 --- */
 
-enum { STATUS_RUNS = 0x00, STATUS_GOOD = 0x01, STATUS_BAD = 0x02, STATUS4_FOREGROUND = 0x10, STATUS4_ABORTED = 0x60 };
+enum {
+    STATUS_RUNS = 0x00,
+    STATUS_GOOD = 0x01,
+    STATUS_BAD = 0x02,
+    STATUS4_PARTIAL = 0x03,
+    STATUS4_FOREGROUND = 0x10,
+    STATUS4_ABORTED = 0x60
+};
 enum { UNITS_BYTES = 0x00, UNITS_KIB = 0x01, UNITS_BLOCKS = 0xf1 };
 
 /* TRANSFER COUNT, of 32 bits: in bytes, or KiB. */
@@ -81,7 +88,9 @@ static uint8_t status4(const struct copy_result *result)
         return STATUS4_FOREGROUND;
     if (result->status == SCSI_TASK_ABORTED)
         return STATUS4_ABORTED;
-    return result->status == SCSI_GOOD ? STATUS_GOOD : STATUS_BAD;
+    if (result->status == SCSI_GOOD)
+        return result->partial ? STATUS4_PARTIAL : STATUS_GOOD;
+    return STATUS_BAD;
 }
 
 uint32_t scsi_copy_status4_build(uint8_t out[COPY_STATUS4_MAX], const struct copy_result *result)

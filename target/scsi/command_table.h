@@ -139,6 +139,11 @@ void scsi_copy_failed_run(struct scsi_task *task);
 bool scsi_copy_status4_parse(struct scsi_task *task);
 void scsi_copy_status4_run(struct scsi_task *task);
 void scsi_copy_parameters_run(struct scsi_task *task);
+/* command_token.c */
+bool scsi_token_parse(struct scsi_task *task);
+void scsi_populate_token_run(struct scsi_task *task);
+void scsi_use_token_run(struct scsi_task *task);
+void scsi_token_information_run(struct scsi_task *task);
 /* command_provision.c */
 bool scsi_write_same_parse(struct scsi_task *task);
 void scsi_write_same_run(struct scsi_task *task);

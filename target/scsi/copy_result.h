@@ -24,6 +24,7 @@ struct copy_result {
     /* When it is over. */
     uint64_t moved; /* bytes */
     uint16_t segments;
+    bool partial; /* less than was asked for, and no error */
     enum scsi_status status;
     uint8_t sense[SCSI_SENSE_MAX], sense_len;
     uint64_t token; /* the one that was made; 0: none */

@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "target/scsi/copy_result.h"
 #include "target/scsi/reservation_record.h"
+#include "target/scsi/rod_token.h"
 #include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
 
@@ -226,11 +227,15 @@ struct scsi_target *scsi_target_create(struct loop *loop, const char *name)
     TAILQ_INIT(&target->nexuses);
     target->scratch = scsi_scratch_create(loop);
     target->copies = calloc(1, sizeof *target->copies);
-    if (target->scratch != NULL && target->copies != NULL)
+    target->tokens = calloc(1, sizeof *target->tokens);
+    if (target->scratch != NULL && target->copies != NULL && target->tokens != NULL) {
+        target->tokens->loop = loop;
         return target;
+    }
     if (target->scratch != NULL)
         scsi_scratch_destroy(target->scratch);
     free(target->copies);
+    free(target->tokens);
     free(target);
     return NULL;
 }
@@ -248,6 +253,7 @@ void scsi_target_destroy(struct scsi_target *target)
             lu_destroy(target->lus[lun]);
     scsi_scratch_destroy(target->scratch);
     free(target->copies);
+    free(target->tokens);
     free(target);
 }
 

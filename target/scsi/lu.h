@@ -74,6 +74,7 @@ struct scsi_target {
     TAILQ_HEAD(, scsi_nexus) nexuses;
     struct scsi_scratch *scratch;
     struct copy_results *copies;
+    struct rod_tokens *tokens;
     unsigned sanitizing;           /* LUs that are being sanitized, or failed to be */
     struct task *sanitize_stopped; /* waits for that to stop, or NULL */
 };

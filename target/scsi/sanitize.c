@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "target/scsi/command_table.h"
 #include "target/scsi/reservation_record.h"
+#include "target/scsi/rod_token.h"
 #include "target/scsi/task.h"
 
 enum state { READY, WAITS, RUNS, FAILED };
@@ -293,6 +294,7 @@ static void start(struct scsi_sanitize *s)
 {
     log_notice("LUN %u of %s: it is being sanitized", s->lu->lun, s->lu->target->name);
     enter(s, RUNS);
+    rod_tokens_written(s->lu->target->tokens, s->lu->dev, 0, s->lu->dev->info.size);
     if (s->immediate)
         continue_task(s);
     go_on(s);

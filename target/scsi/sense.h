@@ -57,8 +57,16 @@ SENSE_OF(sense_cscd_type, SENSE_ILLEGAL_REQUEST, 0x26, 0x07);
 SENSE_OF(sense_many_segments, SENSE_ILLEGAL_REQUEST, 0x26, 0x08);
 SENSE_OF(sense_segment_type, SENSE_ILLEGAL_REQUEST, 0x26, 0x09);
 SENSE_OF(sense_inline_data, SENSE_ILLEGAL_REQUEST, 0x26, 0x0b);
-SENSE_OF(sense_copy_id_used, SENSE_ILLEGAL_REQUEST, 0x00, 0x16);   /* operation in progress */
-SENSE_OF(sense_copy_resources, SENSE_ILLEGAL_REQUEST, 0x55, 0x03); /* insufficient resources */
+SENSE_OF(sense_copy_id_used, SENSE_ILLEGAL_REQUEST, 0x00, 0x16);    /* operation in progress */
+SENSE_OF(sense_copy_resources, SENSE_ILLEGAL_REQUEST, 0x55, 0x03);  /* insufficient resources */
+SENSE_OF(sense_token_resources, SENSE_ILLEGAL_REQUEST, 0x55, 0x0d); /* insufficient resources to create ROD token */
+SENSE_OF(sense_token_type, SENSE_ILLEGAL_REQUEST, 0x23, 0x01);
+SENSE_OF(sense_token_unknown, SENSE_ILLEGAL_REQUEST, 0x23, 0x04);
+SENSE_OF(sense_token_corrupt, SENSE_ILLEGAL_REQUEST, 0x23, 0x05);
+SENSE_OF(sense_token_revoked, SENSE_ILLEGAL_REQUEST, 0x23, 0x06);
+SENSE_OF(sense_token_expired, SENSE_ILLEGAL_REQUEST, 0x23, 0x07);
+SENSE_OF(sense_token_deleted, SENSE_ILLEGAL_REQUEST, 0x23, 0x09);
+SENSE_OF(sense_token_length, SENSE_ILLEGAL_REQUEST, 0x23, 0x0a);
 SENSE_OF(sense_copy_range, SENSE_COPY_ABORTED, 0x00, 0x00);
 SENSE_OF(sense_copy_unreachable, SENSE_COPY_ABORTED, 0x08, 0x04);
 SENSE_OF(sense_copy_device, SENSE_COPY_ABORTED, 0x0d, 0x01); /* third party device failure */

@@ -8,6 +8,7 @@
 #include "target/scsi/command_table.h"
 #include "target/scsi/copy_result.h"
 #include "target/scsi/order.h"
+#include "target/scsi/rod_token.h"
 #include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
 
@@ -311,6 +312,8 @@ void scsi_task_submit_to(struct scsi_task *task, struct scsi_lu *lu, enum blk_op
         scsi_task_fail(task, &sense_out_of_range);
         return;
     }
+    if (blk_op_writes(op) && lu->target->tokens->valid > 0)
+        rod_tokens_written(lu->target->tokens, dev, off, len);
     task->step = (uint32_t)MIN(len, (uint64_t)UINT32_MAX);
     task->req.op = op;
     task->req.flags = flags;

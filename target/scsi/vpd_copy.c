@@ -4,9 +4,13 @@
 #include "target/scsi/command_table.h"
 #include "target/scsi/copy_list.h"
 #include "target/scsi/copy_result.h"
+#include "target/scsi/rod_token.h"
 #include "target/scsi/vpd.h"
 
 enum {
+    DESCRIPTOR_TOKEN_LIMITS = 0x0000,
+    DESCRIPTOR_TOKEN_FEATURES = 0x0106,
+    DESCRIPTOR_TOKEN_TYPES = 0x0108,
     DESCRIPTOR_COMMANDS = 0x0001,
     DESCRIPTOR_PARAMETERS = 0x0004,
     DESCRIPTOR_DESCRIPTORS = 0x0008,
@@ -22,6 +26,44 @@ static uint32_t close_descriptor(uint8_t *out, uint16_t type, uint32_t len)
     put_be16(out, type);
     put_be16(out + 2, (uint16_t)len);
     return HEADER + len;
+}
+
+/* SBC-3 6.6.6.3: Block Device ROD Token Limits. */
+static uint32_t put_token_limits(uint8_t *out, const struct scsi_lu *lu)
+{
+    put_be16(out + 10, ROD_RANGES_MAX);
+    put_be32(out + 12, ROD_PATIENCE_MAX_S);
+    put_be32(out + 16, ROD_PATIENCE_S);
+    put_be64(out + 20, ROD_BYTES_MAX / lu_block(lu));
+    put_be64(out + 28, ROD_BYTES_OPTIMAL / lu_block(lu));
+    return close_descriptor(out, DESCRIPTOR_TOKEN_LIMITS, 0x20);
+}
+
+/* SPC-4 7.8.17.10, with the part that is a block device's (SBC-3 6.6.6.2). */
+static uint32_t put_token_features(uint8_t *out)
+{
+    enum { AT_BLOCK = 48, BLOCK_BYTES = 0x30 };
+    put_be32(out + 20, ROD_PATIENCE_MAX_S);
+    put_be32(out + 24, ROD_PATIENCE_MAX_S);
+    put_be16(out + 46, BLOCK_BYTES);
+    put_be16(out + AT_BLOCK + 2, BLOCK_BYTES - 4);
+    put_be64(out + AT_BLOCK + 8, ROD_BYTES_MAX);
+    put_be64(out + AT_BLOCK + 16, ROD_BYTES_OPTIMAL);
+    return close_descriptor(out, DESCRIPTOR_TOKEN_FEATURES, AT_BLOCK - HEADER + BLOCK_BYTES);
+}
+
+/* SPC-4 7.8.17.11: what tokens can be made of, and used. */
+static uint32_t put_token_types(uint8_t *out)
+{
+    enum { EACH = 64, TOKEN_OUT = 0x01, TOKEN_IN = 0x02 };
+    uint8_t *type = out + 8;
+    put_be16(out + 6, 2 * EACH);
+    put_be32(type, ROD_TYPE_ACCESS);
+    type[4] = TOKEN_OUT | TOKEN_IN;
+    put_be16(type + 6, 1); /* PREFERENCE INDICATOR */
+    put_be32(type + EACH, ROD_TYPE_ZERO);
+    type[EACH + 4] = TOKEN_IN;
+    return close_descriptor(out, DESCRIPTOR_TOKEN_TYPES, 4 + 2 * EACH);
 }
 
 /* The service actions of the table of commands. */
@@ -80,10 +122,13 @@ static uint32_t put_general(uint8_t *out, const struct scsi_lu *lu)
 
 uint32_t scsi_vpd_copy(uint8_t *out, const struct scsi_lu *lu)
 {
-    uint32_t len = put_commands(out);
+    uint32_t len = put_token_limits(out, lu);
+    len += put_commands(out + len);
     len += put_parameters(out + len);
     len += put_descriptors(out + len);
     len += put_cscd_ids(out + len);
+    len += put_token_features(out + len);
+    len += put_token_types(out + len);
     len += put_general(out + len, lu);
     return len;
 }

@@ -2,7 +2,7 @@
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/iscsi_suite.sh"
 make_disks 4 96M
-write_suite_config raid5 'size = "128 MiB";'
+write_suite_config raid5 'size = "126 MiB";'
 start_daemon
 wait_idle
 $CTL disk fail r/1 >/dev/null || fail "disk fail"
