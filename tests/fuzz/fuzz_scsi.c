@@ -37,8 +37,8 @@ struct bench {
 
 static void task_over(struct scsi_task *task)
 {
-    static const uint8_t possible[] = {SCSI_GOOD, SCSI_CHECK_CONDITION, SCSI_CONDITION_MET, SCSI_BUSY,
-                                       SCSI_TASK_ABORTED};
+    static const uint8_t possible[] = {SCSI_GOOD, SCSI_CHECK_CONDITION,      SCSI_CONDITION_MET,
+                                       SCSI_BUSY, SCSI_RESERVATION_CONFLICT, SCSI_TASK_ABORTED};
     struct fuzz_task *own = container_of(task, struct fuzz_task, task);
     ASSERT(own->running);
     ASSERT(memchr(possible, task->status, sizeof possible) != NULL);
