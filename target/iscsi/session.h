@@ -58,7 +58,7 @@ struct command {
     struct command *hash_next;
     struct pdu pdu; /* the request */
     bool hashed, delivered, counted;
-    bool late;   /* immediate, and yet to be executed only when the commands in front of it are here */
+    bool late;              /* immediate, and yet to be executed only when the commands in front of it are here */
     bool over;              /* its status is decided, scsi_task_run() will not be called */
     bool silent;            /* aborted: no answer */
     bool aborted;           /* and counted */

@@ -125,7 +125,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct fuzz *f = calloc(1, sizeof *f);
     ASSERT(f != NULL);
     f->access = rules_make(data[0]);
-    struct login_grant grant = {.alias = "alias", .access = f->access, .peer = "192.0.2.9:1", .group = 1, .draws = {1, 2, 3}};
+    struct login_grant grant = {
+        .alias = "alias", .access = f->access, .peer = "192.0.2.9:1", .group = 1, .draws = {1, 2, 3}};
     enum login_outcome outcome = LOGIN_REPLY;
     login_init(&f->login, f->text, f->answers);
     for (size_t at = 1, count = 0; at + RECORD_HEAD <= len && outcome == LOGIN_REPLY && count < RECORDS_MAX; count++) {
