@@ -247,7 +247,10 @@ static int set_rate(const struct arguments *a, const char *path, const char *key
     json_t *body = json_pack("{s:s}", key, a->words[0]);
     char *end = NULL;
     long priority = a->priority != NULL ? strtol(a->priority, &end, 10) : 0;
-    bool good = add_rate(body, "min_rate", a->min_rate) && add_rate(body, "max_rate", a->max_rate);
+    bool given = a->priority != NULL || a->min_rate != NULL || a->max_rate != NULL;
+    if (!given)
+        fprintf(stderr, "corbelctl: give --priority, --min or --max\n");
+    bool good = given && add_rate(body, "min_rate", a->min_rate) && add_rate(body, "max_rate", a->max_rate);
     if (a->priority != NULL && (*end != '\0' || priority < 1 || priority > 100)) {
         fprintf(stderr, "corbelctl: %s: a priority is a percentage from 1 to 100\n", a->priority);
         good = false;
@@ -307,7 +310,7 @@ static int run_volume_scrub_show(const struct arguments *a)
 static int run_disk_fail(const struct arguments *a)
 {
     return act(a, "/api/v1/disks/fail", json_pack("{s:s}", "disk", a->words[0]),
-               "out of service; corbelctl disk online brings it back");
+               "out of service: a spare takes its place, if there is one; else corbelctl disk online brings it back");
 }
 
 static int run_disk_online(const struct arguments *a)
@@ -606,14 +609,32 @@ static const struct command *find_command(struct arguments *a)
     return NULL;
 }
 
+/* The usage of the commands meant, by their first word; all of them if it is no command's. NULL: an option was wrong. */
+static int tell_wrong_arguments(const struct arguments *a)
+{
+    bool meant = false;
+    for (unsigned i = 0; a != NULL && a->count > 0 && i < ARRAY_LENGTH(commands); i++) {
+        if (strcmp(a->words[0], commands[i].noun) != 0 || commands[i].usage == NULL)
+            continue;
+        fprintf(stderr, "%s  %-40s %s\n", meant ? "" : "corbelctl: wrong arguments; the usage is\n", commands[i].usage,
+                commands[i].help);
+        meant = true;
+    }
+    if (!meant)
+        print_usage(stderr);
+    if (!meant && a != NULL && a->count > 0)
+        fprintf(stderr, "corbelctl: there is no command %s\n", a->words[0]);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     const char *socket = getenv("CORBEL_SOCKET");
     struct arguments arguments = {.socket = socket != NULL ? socket : "/run/corbel/control.sock"};
-    const struct command *command = parse_options(argc, argv, &arguments) ? find_command(&arguments) : NULL;
-    if (command == NULL) {
-        print_usage(stderr);
-        return EXIT_USAGE;
-    }
+    if (!parse_options(argc, argv, &arguments))
+        return tell_wrong_arguments(NULL);
+    const struct command *command = find_command(&arguments);
+    if (command == NULL)
+        return tell_wrong_arguments(&arguments);
     return command->run(&arguments);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/check.h"
 #include "daemon/units.h"
 
 static const char *text(const json_t *object, const char *key)
@@ -68,6 +69,16 @@ static void print_lost(const json_t *array, const json_t *volume)
     }
 }
 
+/* Without redundancy nothing has to be kept right. */
+static const char *policy(const json_t *volume)
+{
+    static const char *const plain[] = {"jbod", "span", "raid0"};
+    for (unsigned i = 0; i < ARRAY_LENGTH(plain); i++)
+        if (strcmp(text(volume, "level"), plain[i]) == 0)
+            return "-";
+    return text(volume, "consistency");
+}
+
 void print_volumes(const json_t *status)
 {
     size_t i, j;
@@ -85,8 +96,8 @@ void print_volumes(const json_t *status)
             bytes(volume, "chunk_bytes", chunk);
             bytes(volume, "read_bytes", read);
             bytes(volume, "written_bytes", written);
-            printf("%-24s %-8s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"),
-                   text(volume, "consistency"), size, used, chunk, read, written);
+            printf("%-24s %-8s %-8s %-10s %-10s %-10s %-10s %s\n", name, text(volume, "level"), policy(volume), size,
+                   used, chunk, read, written);
             if (strcmp(text(volume, "init"), "foreground") == 0)
                 printf("  %s: not served until it is initialised\n", name);
             print_lost(array, volume);

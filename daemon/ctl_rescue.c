@@ -45,6 +45,9 @@ void rescue_comment(FILE *out, const char *format, ...)
 
 /* --- labels --- */
 
+/* A disk with this answer is no member of anything: paths may come from a shell pattern. */
+static const char no_label[] = "no superblock is here";
+
 /* The copy of the highest generation into *label; NULL, or why there is none. */
 static const char *read_label(int fd, struct sb_label *label, char *why, size_t why_len)
 {
@@ -55,13 +58,15 @@ static const char *read_label(int fd, struct sb_label *label, char *why, size_t 
     struct sb_label *copy = malloc(sizeof *copy);
     ASSERT(bytes != NULL && copy != NULL);
     enum sb_verdict best = SB_NONE;
-    snprintf(why, why_len, "no superblock is here");
+    const char *none = no_label;
     for (unsigned i = 0; i < 4; i++) {
         char reason[160];
         ssize_t n = pread(fd, bytes, SB_SLOT_BYTES, (off_t)(areas[i / 2] + slots[i % 2]));
         enum sb_verdict verdict = n < 0 ? SB_NONE : superblock_decode(bytes, (size_t)n, copy, reason, sizeof reason);
-        if (n < 0 && best == SB_NONE)
+        if (n < 0 && best == SB_NONE) {
             snprintf(why, why_len, "%s", strerror(errno));
+            none = why;
+        }
         if (verdict == SB_NONE || (best == SB_VALID && verdict != SB_VALID))
             continue;
         if (verdict != SB_VALID)
@@ -72,7 +77,7 @@ static const char *read_label(int fd, struct sb_label *label, char *why, size_t 
     }
     free(copy);
     free(bytes);
-    return best == SB_VALID ? NULL : why;
+    return best == SB_VALID ? NULL : best == SB_NONE ? none : why;
 }
 
 static void found_free(struct found *disk)
@@ -187,7 +192,7 @@ bool rescue_print(const char *const *disks, unsigned count, bool force, FILE *ou
         if (wrong == NULL)
             continue;
         fprintf(stderr, "corbelctl: %s: %s\n", disks[i], wrong);
-        good = false;
+        good = good && wrong == no_label;
     }
     if (search->count > 0)
         good = print_arrays_found(search, force, out) && good;

@@ -28,6 +28,10 @@ expect 0 $CTL --json disk list
 [ "$(grep -c '"state": "online"' "$DIR/out")" = 6 ] || fail "disk list: $(cat "$DIR/out")"
 expect 0 $CTL array list
 expect 2 $CTL disk
+grep -q "disk fail DISK" "$DIR/out" && ! grep -q "volume list" "$DIR/out" || fail "not the usage of what was meant: $(cat "$DIR/out")"
+expect 2 $CTL fnord
+grep -q "no command fnord" "$DIR/out" || fail "a command that there is not: $(cat "$DIR/out")"
+expect 2 $CTL volume rate r/v
 expect 2 $CTL disk fail "$(printf 'r/\377')"
 grep -q 'UTF-8' "$DIR/out" || fail "a name that is not UTF-8: $(cat "$DIR/out")"
 

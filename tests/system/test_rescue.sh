@@ -147,6 +147,10 @@ stop_daemon
 print_script "$DIR"/d*
 for name in v m j; do rescued "$name" "$DIR/$name"; done
 cp "$DIR/d0" "$DIR/copy"
+what="a disk that is no member among them"
+print_script "$DIR"/d* "$DIR/v"
+rescued v "$DIR/v"
+grep -q "$DIR/v: no superblock" "$DIR/err" || fail "$what: it is not named: $(cat "$DIR/err")"
 what="a copy of a disk beside it"
 print_script "$DIR"/d* "$DIR/copy"
 rescued v "$DIR/v"
