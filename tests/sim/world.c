@@ -394,6 +394,21 @@ static void take_disks(struct sim *s, const struct assembly *a, const struct fin
     }
 }
 
+/* A range that is bad is computed from the others, as the chunk of a lost disk is. */
+static void bad_ranges_look(struct sim *s, unsigned volume)
+{
+    const struct sb_array *a = array_description(s->array);
+    const struct sim_volume *v = &s->volumes[volume];
+    for (uint64_t row = 0; a->bad.count > 0 && row < v->model->rows; row++)
+        for (unsigned role = 0; role < v->layout.roles; role++) {
+            struct layout_place place;
+            layout_place(&v->layout, row, role, &place);
+            unsigned slot = v->first_slot + place.slot;
+            if (bad_overlaps(&a->bad, slot, a->volumes[volume].start + place.off, v->layout.spec.chunk))
+                model_chunk_lost(v->model, slot, row, peek_row(s->array, volume, row) & ROW_SYNCED);
+        }
+}
+
 static void opened(struct sim *s, struct array *array)
 {
     s->array = array;
@@ -401,6 +416,8 @@ static void opened(struct sim *s, struct array *array)
     s->torn = false;
     s->result->lives++;
     world_look(s);
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        bad_ranges_look(s, i);
     s->trouble |= all_slots(s) & ~s->online;
 }
 
