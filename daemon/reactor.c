@@ -14,6 +14,7 @@
  */
 #include "daemon/reactor.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/event_struct.h>
@@ -55,7 +56,8 @@ struct reactor {
     bool more;         /* the last turn left tasks ready */
     bool spins;        /* the last wait was over within SPIN_NS */
     uint64_t alarm_ns; /* the time the alarm is set to; UINT64_MAX: not set */
-    uint64_t random[4];
+    uint64_t random[32];
+    unsigned random_used; /* of them */
     pthread_t thread;
     /* What other threads touch. */
     _Atomic(struct task *) mail;
@@ -73,22 +75,23 @@ static uint64_t clock_ns(void)
 
 /* --- the loop's operations --- */
 
-static uint64_t rotate_left(uint64_t value, int bits)
+/* So many bytes the kernel gives whole or not at all, and fails only where it knows no getrandom() (getrandom(2)). */
+static bool random_fill(struct reactor *r)
 {
-    return value << bits | value >> (64 - bits);
+    static_assert(sizeof r->random <= 256, "what getrandom() gives in one piece");
+    r->random_used = 0;
+    return getrandom(r->random, sizeof r->random, 0) == sizeof r->random;
 }
 
-static uint64_t reactor_random(struct loop *loop) /* xoshiro256++ */
+/* None may be guessed from others: tokens of copies are made of them, and initiators see those. */
+static uint64_t reactor_random(struct loop *loop)
 {
-    uint64_t *s = reactor_of(loop)->random;
-    uint64_t result = rotate_left(s[0] + s[3], 23) + s[0], t = s[1] << 17;
-    s[2] ^= s[0];
-    s[3] ^= s[1];
-    s[1] ^= s[2];
-    s[0] ^= s[3];
-    s[2] ^= t;
-    s[3] = rotate_left(s[3], 45);
-    return result;
+    struct reactor *r = reactor_of(loop);
+    if (r->random_used == ARRAY_LENGTH(r->random))
+        ASSERT(random_fill(r));
+    uint64_t value = r->random[r->random_used];
+    r->random[r->random_used++] = 0;
+    return value;
 }
 
 static uint64_t reactor_wall_clock(struct loop *loop)
@@ -317,7 +320,7 @@ static bool create_ring(struct reactor *r, const struct reactor_options *options
 
 static bool create_parts(struct reactor *r, const struct reactor_options *options)
 {
-    if (getrandom(r->random, sizeof r->random, 0) != sizeof r->random)
+    if (!random_fill(r))
         return false;
     r->base = create_base();
     if (r->base == NULL)
