@@ -26,10 +26,13 @@ static bool alone(const struct scsi_task *task)
     return atomic(task) || aborted_write(task);
 }
 
+/* No block is in nobody's way: so a task that was blocked has a block request to wait for when it goes on, and never
+ * leaves its place in the order while scsi_order_leave() looks for who else may go on. */
 static bool in_the_way(const struct scsi_task *earlier, const struct scsi_task *task)
 {
     bool ordered = aborted_write(earlier) || (writes(earlier) && writes(task) && (atomic(earlier) || atomic(task)));
-    return ordered && earlier->lba < task->lba + task->blocks && task->lba < earlier->lba + earlier->blocks;
+    return ordered && task->blocks > 0 && earlier->lba < task->lba + task->blocks &&
+           task->lba < earlier->lba + earlier->blocks;
 }
 
 /* `running` is in the order of arrival. */

@@ -506,3 +506,24 @@ Test(scsi_copy, the_page_of_third_party_copies_says_what_there_is)
     cr_expect(rig_do(rig, rig->a, CDB(0x12, 0, 0, 0, 96), NULL, 0)->data[5] & 0x08, "3PC");
     rig_destroy(rig);
 }
+
+/* Behind a write that needs its blocks for itself stands another one; both end, whatever the copy has to say. */
+Test(scsi_copy, segments_of_no_blocks_stand_in_no_line)
+{
+    static uint8_t data[2 * 2 * 512];
+    struct rig *rig = rig_create(&(struct rig_options){.latency_ns = 1000000});
+    struct list list = {.id = 7};
+    add_cscd(&list, 0);
+    for (unsigned i = 0; i < 3; i++)
+        add_segment(&list, 0, 0, 0, 0x101, 0);
+    struct rig_task *tasks[] = {rig_start(rig, rig->b, CDB(0x89, [8] = 0x01, [13] = 2), data, sizeof data),
+                                start(rig, &list),
+                                rig_start(rig, rig->b, CDB(0x2a, [4] = 0x01, [5] = 0x01, [8] = 1), data, 512)};
+    testloop_run(rig->t);
+    for (unsigned i = 0; i < ARRAY_LENGTH(tasks); i++) {
+        cr_expect(tasks[i]->done && tasks[i]->task.status == SCSI_GOOD, "task %u", i);
+        rig_end(tasks[i]);
+    }
+    cr_expect_eq(rig->disk->writes, 2);
+    rig_destroy(rig);
+}
