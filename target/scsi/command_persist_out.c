@@ -75,7 +75,8 @@ static enum persist_verdict register_others(const struct scsi_lu *lu, const stru
 
 static bool move_target(const struct persist_list *list, struct transport_id *to)
 {
-    return list->port == THE_PORT && transport_id_read(list->ids, list->ids_len, to) == list->ids_len && !to->device;
+    return list->port == THE_PORT && list->ids_len > 0 &&
+           transport_id_read(list->ids, list->ids_len, to) == list->ids_len && !to->device;
 }
 
 /* Fills persist_next and persist_news. */

@@ -240,6 +240,10 @@ Test(scsi_persist, a_reservation_is_moved)
     list[19] = 2;
     EXPECT_OUTCOME(rig, rig->a, "5/26/00", list, 60, 0x5f, 7, 3, [8] = 60);
     list[19] = 1;
+    list[23] = 0;
+    EXPECT_OUTCOME(rig, rig->a, "5/26/00", list, 24, 0x5f, 7, 3, [8] = 24); /* to nobody */
+    list[23] = 36;
+    cr_expect_eq(get_be64(in(rig, rig->b, 1)->data + 8), 1, "until then it stays");
     EXPECT_OUTCOME(rig, rig->a, "good", list, 60, 0x5f, 7, 3, [8] = 60);
     cr_expect_eq(get_be64(in(rig, rig->b, 1)->data + 8), 9);
     EXPECT_OUTCOME(rig, rig->a, "conflict", NULL, 0, 0x28, [8] = 1);
