@@ -208,12 +208,13 @@ static void finish(struct scsi_sanitize *s)
 
 static void go_on(struct scsi_sanitize *s);
 
-/* The time the step should have taken, at the rate that is set. */
+/* The time the step should have taken, at the rate that is set. The one that gives the space back is as long as the
+ * device, and no write that others would suffer from. */
 static void step_over(struct scsi_sanitize *s)
 {
     uint64_t rate = s->lu->options.sanitize_rate;
     s->position += s->req.len;
-    if (rate == 0) {
+    if (rate == 0 || s->req.op != BLK_WRITE) {
         go_on(s);
         return;
     }
@@ -354,6 +355,8 @@ static void fill_pattern(struct scsi_sanitize *s, const struct sanitize_order *o
 bool scsi_sanitize_begin(struct scsi_task *task, const struct sanitize_order *order, bool immediate)
 {
     struct scsi_sanitize *s = task->lu->sanitize;
+    if (s->busy) /* one that failed is being left */
+        return false;
     if (!page_pool_get(s->lu->target->loop->pages, s->pattern, order->invert ? 2 : 1))
         return false;
     fill_pattern(s, order);

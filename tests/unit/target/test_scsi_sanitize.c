@@ -267,6 +267,16 @@ Test(scsi_sanitize, writes_no_faster_than_it_may)
     rig_destroy(rig);
 }
 
+Test(scsi_sanitize, waits_for_no_pace_when_it_gives_the_space_back)
+{
+    struct rig *rig = rig_create(&(struct rig_options){.sanitize_rate = 2 * MIB});
+    uint64_t before = loop_now_ns(&rig->t->loop);
+    cr_expect_str_eq(order(rig, ERASE), "good");
+    uint64_t took = loop_now_ns(&rig->t->loop) - before;
+    cr_expect(took >= 2000000000u && took < 2500000000u, "%llu ns for 4 MiB", (unsigned long long)took);
+    rig_destroy(rig);
+}
+
 /* --- when it fails --- */
 
 static void fail_from(struct rig *rig, bool fail)
@@ -302,6 +312,28 @@ Test(scsi_sanitize, that_fails_can_be_left_where_that_was_allowed)
     cr_expect_str_eq(test_unit(rig), "good");
     cr_expect_null(rig->keeper.record);
     cr_expect_str_eq(order(rig, EXIT), "good", "there is nothing to leave");
+    rig_destroy(rig);
+}
+
+Test(scsi_sanitize, is_not_begun_while_one_that_failed_is_being_left)
+{
+    struct rig *rig = rig_create(NULL);
+    fail_from(rig, true);
+    cr_expect_str_eq(overwrite(rig, AUSE, 1, "q"), "3/31/03");
+    fail_from(rig, false);
+    rig->keeper.hold = true;
+    struct rig_task *leaving = rig_start(rig, rig->a, cdb(EXIT, 0), NULL, 0);
+    struct rig_task *next = rig_start(rig, rig->a, cdb(ERASE, 0), NULL, 0);
+    testloop_run(rig->t);
+    cr_expect(next->done && next->task.status == SCSI_BUSY);
+    cr_expect_not(leaving->done);
+    rig->keeper.hold = false;
+    rig_keeper_answer(&rig->keeper);
+    testloop_run(rig->t);
+    cr_expect(leaving->done && leaving->task.status == SCSI_GOOD);
+    cr_expect_str_eq(order(rig, ERASE), "good", "now it is");
+    rig_end(leaving);
+    rig_end(next);
     rig_destroy(rig);
 }
 
