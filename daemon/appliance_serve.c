@@ -177,6 +177,7 @@ static bool add_lun(struct appliance *a, struct live_target *target, const struc
     c.dev = live_volume_find(a, config->volume.text, &home);
     c.options.read_only = config->read_only;
     c.options.hide_physical = config->hide_physical;
+    c.options.removable = config->removable;
     c.options.sanitize_rate = config->sanitize_rate;
     if (live_volume_held(a, config->volume.text)) {
         log_warn("LUN %u of %s is not served until volume %s is initialised", c.lun, target->name, config->volume.text);

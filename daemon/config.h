@@ -72,7 +72,7 @@ struct config_lun {
     unsigned line;
     uint64_t lun;
     struct config_text volume;
-    bool read_only, hide_physical;
+    bool read_only, hide_physical, removable;
     uint64_t sanitize_rate; /* bytes a second; 0: no limit */
 };
 

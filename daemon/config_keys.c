@@ -85,6 +85,8 @@ static const struct config_key lun_keys[] = {
     KEY(config_lun, read_only, KEY_BOOL, "false", "Refuse writes."),
     KEY(config_lun, hide_physical, KEY_BOOL, "false",
         "Do not tell that blocks are larger beneath (512e): for initiators that refuse such disks."),
+    KEY(config_lun, removable, KEY_BOOL, "false",
+        "Initiators may eject it, for all of them, until one loads it again; the volume stays as it is."),
     KEY_LIMITS(config_lun, "sanitize_rate", sanitize_rate, KEY_SIZE, "0 B", 0, 1ull << 50,
                "Bytes a second that a SANITIZE of an initiator writes at most; 0 B: no limit."),
 };

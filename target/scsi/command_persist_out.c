@@ -129,8 +129,10 @@ static void abort_tasks(struct scsi_lu *lu, const char *port)
     struct scsi_task *task, *next;
     struct scsi_nexus *nexus;
     TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
-    if (persist_same_port(nexus->port_name, port))
+    if (persist_same_port(nexus->port_name, port)) {
         nexus->preempted[lu->lun]++;
+        nexus->prevents[lu->lun] = false; /* what it prevents ends, too: SBC-3, PREVENT ALLOW */
+    }
     for (task = TAILQ_FIRST(&lu->running); task != NULL; task = next) {
         next = TAILQ_NEXT(task, link);
         if (persist_same_port(task->nexus->port_name, port))

@@ -122,7 +122,9 @@ static struct scsi_sense condition(const struct scsi_lu *lu)
     const struct scsi_sense *sanitize = scsi_sanitize_forbids(lu, NULL, &space);
     if (sanitize != NULL)
         return *sanitize;
-    return lu->failed ? sense_failed : sense_none;
+    if (lu->failed)
+        return sense_failed;
+    return lu->ejected ? sense_no_medium : sense_none;
 }
 
 void scsi_request_sense_run(struct scsi_task *task)

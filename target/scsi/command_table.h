@@ -24,9 +24,12 @@ enum {
     COMMAND_PERSISTENT = 512,    /* conflicts with any SPC-2 reservation, one's own included (SPC-2 5.5.1) */
     COMMAND_WHOLE = 1024,        /* exists only where the device writes more than a block atomically */
     COMMAND_COPIES = 2048, /* reads here and writes there: what it may do is looked at piece by piece (copy_move.h) */
+    COMMAND_MEDIUM = 4096, /* needs the medium: not while it is ejected */
+    COMMAND_REMOVABLE = 8192, /* exists only where the medium is removable */
 };
 
-enum { OPCODE_START_STOP = 0x1b, CDB_START = 0x01 }; /* byte 4 */
+enum { OPCODE_START_STOP = 0x1b, CDB_START = 0x01 };      /* byte 4 */
+enum { OPCODE_PREVENT_ALLOW = 0x1e, CDB_PREVENT = 0x01 }; /* the same */
 enum { OPCODE_SANITIZE = 0x48 };
 enum { CDB_CONTROL_NACA = 0x04, CDB_ACTION_MASK = 0x1f };
 
@@ -78,12 +81,14 @@ bool scsi_lba_status_parse(struct scsi_task *task);
 void scsi_lba_status_run(struct scsi_task *task);
 /* command_unit.c */
 bool scsi_test_unit_ready_parse(struct scsi_task *task);
-bool scsi_start_stop_parse(struct scsi_task *task);
-void scsi_start_stop_run(struct scsi_task *task);
 bool scsi_send_diagnostic_parse(struct scsi_task *task);
 void scsi_good_run(struct scsi_task *task);
 void scsi_reserve_run(struct scsi_task *task);
 void scsi_release_run(struct scsi_task *task);
+/* command_medium.c */
+bool scsi_start_stop_parse(struct scsi_task *task);
+void scsi_start_stop_run(struct scsi_task *task);
+void scsi_prevent_allow_run(struct scsi_task *task);
 /* command_log.c, command_state.c */
 bool scsi_log_sense_parse(struct scsi_task *task);
 void scsi_log_sense_run(struct scsi_task *task);

@@ -1,4 +1,4 @@
-/* The unit as a whole: TEST UNIT READY, START STOP UNIT, SEND DIAGNOSTIC, RESERVE and RELEASE. */
+/* The unit as a whole: TEST UNIT READY, SEND DIAGNOSTIC, RESERVE and RELEASE. */
 #include "core/check.h"
 #include "target/scsi/command_table.h"
 #include "target/scsi/task.h"
@@ -17,26 +17,6 @@ bool scsi_test_unit_ready_parse(struct scsi_task *task)
 bool scsi_send_diagnostic_parse(struct scsi_task *task)
 {
     return !task->lu->failed || scsi_task_refuse(task, &sense_self_test);
-}
-
-/*
- * SBC-3 5.25. The medium cannot be removed, and a unit that several initiators share is not stopped by one of them: to
- * stop is to make everything durable. Power conditions are not supported.
- */
-enum { CDB_POWER_CONDITION = 0xf0, CDB_NO_FLUSH = 0x04, CDB_LOEJ = 0x02 };
-
-bool scsi_start_stop_parse(struct scsi_task *task)
-{
-    return !(task->cdb[4] & (CDB_POWER_CONDITION | CDB_LOEJ)) || scsi_task_refuse(task, &sense_cdb_field);
-}
-
-void scsi_start_stop_run(struct scsi_task *task)
-{
-    bool flush = !(task->cdb[4] & (CDB_START | CDB_NO_FLUSH));
-    if (flush && task->phase++ == 0)
-        scsi_task_submit(task, BLK_FLUSH, 0, 0, 0, NULL);
-    else
-        scsi_task_end(task, SCSI_GOOD);
 }
 
 /* True, and the task is over: persistent reservations are in use, so this does not do what it used to. */

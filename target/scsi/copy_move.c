@@ -58,6 +58,8 @@ static bool overlaps(const struct copy_piece *piece)
 static const struct scsi_sense *check(const struct copy_piece *piece, bool to_read_only)
 {
     const struct scsi_lu *from = piece->from;
+    if (piece->to->ejected || (from != NULL && from->ejected))
+        return &sense_copy_unreachable;
     if (to_read_only)
         return &sense_read_only;
     if (from != NULL && lu_block(from) != lu_block(piece->to))

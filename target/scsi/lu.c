@@ -24,11 +24,12 @@
 static const struct {
     uint8_t asc, ascq;
 } attention_codes[ATTENTION_COUNT] = {
-    [ATTENTION_POWER_ON] = {0x29, 0x00},     [ATTENTION_TARGET_RESET] = {0x29, 0x02},
-    [ATTENTION_LU_RESET] = {0x29, 0x03},     [ATTENTION_MODE_CHANGED] = {0x2a, 0x01},
-    [ATTENTION_CLEARED_KEYS] = {0x2a, 0x03}, [ATTENTION_RELEASED] = {0x2a, 0x04},
-    [ATTENTION_PREEMPTED] = {0x2a, 0x05},    [ATTENTION_CAPACITY_CHANGED] = {0x2a, 0x09},
-    [ATTENTION_CLEARED] = {0x2f, 0x00},      [ATTENTION_LUNS_CHANGED] = {0x3f, 0x0e},
+    [ATTENTION_POWER_ON] = {0x29, 0x00},       [ATTENTION_TARGET_RESET] = {0x29, 0x02},
+    [ATTENTION_LU_RESET] = {0x29, 0x03},       [ATTENTION_MODE_CHANGED] = {0x2a, 0x01},
+    [ATTENTION_CLEARED_KEYS] = {0x2a, 0x03},   [ATTENTION_RELEASED] = {0x2a, 0x04},
+    [ATTENTION_PREEMPTED] = {0x2a, 0x05},      [ATTENTION_CAPACITY_CHANGED] = {0x2a, 0x09},
+    [ATTENTION_CLEARED] = {0x2f, 0x00},        [ATTENTION_LUNS_CHANGED] = {0x3f, 0x0e},
+    [ATTENTION_MEDIUM_CHANGED] = {0x28, 0x00},
 };
 
 static void raise_on(struct scsi_nexus *nexus, unsigned lun, enum scsi_attention attention)
@@ -274,6 +275,7 @@ void scsi_nexus_lost(struct scsi_nexus *nexus)
 {
     for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++) {
         struct scsi_lu *lu = nexus->target->lus[lun];
+        nexus->prevents[lun] = false;
         if (lu != NULL && lu->reserved_by == nexus)
             lu->reserved_by = NULL;
     }
@@ -292,6 +294,9 @@ void scsi_nexus_destroy(struct scsi_nexus *nexus)
 
 static void lu_reset(struct scsi_lu *lu, enum scsi_attention attention)
 {
+    struct scsi_nexus *nexus;
+    TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
+    nexus->prevents[lu->lun] = false;
     lu->reserved_by = NULL;
     lu->mode = (struct scsi_mode){0};
     scsi_attention_raise(lu, attention, NULL);

@@ -26,6 +26,7 @@ enum scsi_attention {
     ATTENTION_POWER_ON,         /* 29/00: a new nexus */
     ATTENTION_TARGET_RESET,     /* 29/02 */
     ATTENTION_LU_RESET,         /* 29/03 */
+    ATTENTION_MEDIUM_CHANGED,   /* 28/00: loaded by another nexus */
     ATTENTION_MODE_CHANGED,     /* 2A/01: by another nexus */
     ATTENTION_CLEARED_KEYS,     /* 2A/03: reservations preempted: all registrations were cleared */
     ATTENTION_RELEASED,         /* 2A/04: reservations released */
@@ -43,6 +44,7 @@ struct scsi_lu {
     struct blkdev *dev;
     struct blk_watcher watcher;
     bool failed;        /* the device said so: not ready */
+    bool ejected;       /* the medium is out */
     uint64_t served_ns; /* since when */
     struct scsi_counters counters;
     struct scsi_mode mode;
@@ -64,6 +66,7 @@ struct scsi_nexus {
     uint32_t task_count;                /* running */
     uint16_t attentions[SCSI_LUNS_MAX]; /* a set of 1 << enum scsi_attention */
     uint16_t preempted[SCSI_LUNS_MAX];  /* how often another nexus aborted all its tasks there */
+    bool prevents[SCSI_LUNS_MAX];       /* removal of the medium */
     char port_name[PORT_NAME_BYTES];
 };
 

@@ -64,6 +64,7 @@ struct scsi_lu_options {
     uint8_t naa[16];    /* VPD 83 NAA type 6, derived from the volume's UUID */
     bool read_only;
     bool hide_physical;         /* tell of logical blocks only, to initiators that do not take 512e */
+    bool removable;             /* the medium can be ejected and loaded (command_medium.c) */
     uint64_t sanitize_rate;     /* SANITIZE writes no more bytes a second; 0: as it can */
     struct scsi_keeper *keeper; /* lent; NULL: reservations end with the power */
     const char *record;         /* what the keeper has of earlier, or NULL; not needed after scsi_target_add_lun() */
@@ -80,7 +81,7 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
 
 /* port_name: the initiator port, "iqn...,i,0x<isid>". A new nexus has UNIT ATTENTION 29/00 pending on every LU. */
 struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *port_name);
-/* I_T nexus loss: its SPC-2 reservations end, also while the disk has tasks of it. */
+/* I_T nexus loss: its SPC-2 reservations, and what it prevents, end, also while the disk has tasks of it. */
 void scsi_nexus_lost(struct scsi_nexus *nexus);
 /* No task left. */
 void scsi_nexus_destroy(struct scsi_nexus *nexus);

@@ -37,6 +37,7 @@ enum { SENSE_FIXED_BYTES = 18, SENSE_DESCRIPTOR_BYTES = 28 };
     static const struct scsi_sense name __attribute__((unused)) = {key, asc, ascq, false, 0, 0, false, 0}
 SENSE_OF(sense_none, SENSE_NONE, 0x00, 0x00);
 SENSE_OF(sense_failed, SENSE_NOT_READY, 0x04, 0x03); /* manual intervention required */
+SENSE_OF(sense_no_medium, SENSE_NOT_READY, 0x3a, 0x00);
 SENSE_OF(sense_sanitizing, SENSE_NOT_READY, 0x04, 0x1b);
 SENSE_OF(sense_sanitize_failed, SENSE_MEDIUM_ERROR, 0x31, 0x03);
 SENSE_OF(sense_list_length, SENSE_ILLEGAL_REQUEST, 0x1a, 0x00);
@@ -46,6 +47,7 @@ SENSE_OF(sense_cdb_field, SENSE_ILLEGAL_REQUEST, 0x24, 0x00);
 SENSE_OF(sense_no_lu, SENSE_ILLEGAL_REQUEST, 0x25, 0x00);
 SENSE_OF(sense_list_field, SENSE_ILLEGAL_REQUEST, 0x26, 0x00);
 SENSE_OF(sense_wrong_release, SENSE_ILLEGAL_REQUEST, 0x26, 0x04);
+SENSE_OF(sense_removal_prevented, SENSE_ILLEGAL_REQUEST, 0x53, 0x02);
 SENSE_OF(sense_no_registrations, SENSE_ILLEGAL_REQUEST, 0x55, 0x04); /* insufficient registration resources */
 SENSE_OF(sense_self_test, SENSE_HARDWARE_ERROR, 0x3e, 0x03);         /* logical unit failed self-test */
 SENSE_OF(sense_not_kept, SENSE_HARDWARE_ERROR, 0x44, 0x00);

@@ -73,19 +73,27 @@ static unsigned reserved_bits_set(const struct scsi_task *task)
     return 0;
 }
 
+/* To allow the medium to be removed again: SBC-3 4.17. */
+static bool allows_removal(const struct scsi_task *task)
+{
+    return task->command->opcode == OPCODE_PREVENT_ALLOW && !(task->cdb[4] & CDB_PREVENT);
+}
+
 static bool reserved_by_other(const struct scsi_task *task)
 {
     const struct scsi_nexus *holder = task->lu->reserved_by;
     if (holder != NULL && (task->command->flags & COMMAND_PERSISTENT))
         return true;
-    return holder != NULL && holder != task->nexus && !(task->command->flags & COMMAND_ANY_RESERVATION);
+    return holder != NULL && holder != task->nexus && !(task->command->flags & COMMAND_ANY_RESERVATION) &&
+           !allows_removal(task);
 }
 
 /* START STOP UNIT that only starts is harmless: SBC-3 4.17. */
 static enum persist_class persist_class(const struct scsi_task *task)
 {
     const struct scsi_command *command = task->command;
-    if ((command->flags & COMMAND_HARMLESS) || (command->opcode == OPCODE_START_STOP && (task->cdb[4] & CDB_START)))
+    bool starts = command->opcode == OPCODE_START_STOP && (task->cdb[4] & CDB_START);
+    if ((command->flags & COMMAND_HARMLESS) || starts || allows_removal(task))
         return PERSIST_HARMLESS;
     return command->flags & COMMAND_READS ? PERSIST_READS : PERSIST_CHANGES;
 }
@@ -102,6 +110,11 @@ static bool reservation_conflict(const struct scsi_task *task)
            reservations_forbid(task->lu->persist, task->nexus->port_name, persist_class(task));
 }
 
+static bool medium_missing(const struct scsi_task *task)
+{
+    return task->lu->ejected && (task->command->flags & COMMAND_MEDIUM);
+}
+
 /* The checks that need an LU. */
 static bool lu_accepts(struct scsi_task *task)
 {
@@ -116,10 +129,11 @@ static bool lu_accepts(struct scsi_task *task)
     const struct scsi_sense *forbidden = scsi_sanitize_forbids(task->lu, task->command, &space);
     if (forbidden != NULL)
         return scsi_task_refuse(task, forbidden);
-    if (!reservation_conflict(task))
-        return true;
-    task->status = SCSI_RESERVATION_CONFLICT;
-    return false;
+    if (reservation_conflict(task)) {
+        task->status = SCSI_RESERVATION_CONFLICT;
+        return false;
+    }
+    return !medium_missing(task) || scsi_task_refuse(task, &sense_no_medium);
 }
 
 bool scsi_task_read_only(const struct scsi_task *task)
@@ -262,6 +276,8 @@ void scsi_task_run(struct scsi_task *task)
         give_up(task, SCSI_RESERVATION_CONFLICT);
     else if (forbidden != NULL)
         give_up(task, refused(task, forbidden));
+    else if (medium_missing(task))
+        give_up(task, refused(task, &sense_no_medium));
     else if (free_to_go)
         scsi_task_continue(task);
 }

@@ -24,10 +24,11 @@ static const uint16_t version_descriptors[] = {
 void scsi_inquiry_build(uint8_t out[INQUIRY_BYTES], const struct scsi_lu *lu)
 {
     memset(out, 0, INQUIRY_BYTES);
-    out[0] = lu != NULL ? 0x00 : 0x7f; /* no device here, and none can be: SPC-4 6.6.2 */
-    out[2] = 0x06;                     /* SPC-4 */
-    out[3] = 0x12;                     /* HISUP, response data format 2 */
-    out[5] = lu != NULL ? 0x18 : 0x10; /* TPGS: implicit; 3PC */
+    out[0] = lu != NULL ? 0x00 : 0x7f;                       /* no device here, and none can be: SPC-4 6.6.2 */
+    out[1] = lu != NULL && lu->options.removable ? 0x80 : 0; /* RMB */
+    out[2] = 0x06;                                           /* SPC-4 */
+    out[3] = 0x12;                                           /* HISUP, response data format 2 */
+    out[5] = lu != NULL ? 0x18 : 0x10;                       /* TPGS: implicit; 3PC */
     out[4] = INQUIRY_BYTES - 5;
     out[6] = 0x10; /* MULTIP */
     out[7] = 0x02; /* CMDQUE */

@@ -3,11 +3,12 @@
 EXPECTED=$(dirname "$0")/iscsi_suite.txt
 RESULTS=$DIR/results
 
-# Two portals, and beside LUN 0 the same volume as LUN 1 without a word of its physical blocks, as LUN 2, read only, and as LUN 3, which is
-# sanitized slowly.
+# Two portals, and beside LUN 0 the same volume as LUN 1 without a word of its physical blocks, as LUN 2, read only, as LUN 3, which is
+# sanitized slowly, and as LUN 4, which can be ejected.
 write_suite_config() {
     EXTRA_LUNS=', { lun = 1; volume = "r/v"; hide_physical = true; }, { lun = 2; volume = "r/v"; read_only = true; },
-        { lun = 3; volume = "r/v"; sanitize_rate = "20 MiB"; }'
+        { lun = 3; volume = "r/v"; sanitize_rate = "20 MiB"; },
+        { lun = 4; volume = "r/v"; removable = true; }'
     write_config "$@"
     sed -i 's/^iscsi = { listen = \[ "127.0.0.1:0"/&, "127.0.0.2:0"/' "$CONFIG"
 }
@@ -36,6 +37,9 @@ run_suites() {
     run_suite GetLBAStatus 1
     run_suite ReadOnly 2
     run_suite Sanitize.Reset 3
+    for suite in NoMedia PreventAllow StartStopUnit; do
+        run_suite "$suite" 4
+    done
 }
 
 # Those in the list must have passed; a failure is one that passed on no LUN.

@@ -103,6 +103,7 @@ struct rig *rig_create(const struct rig_options *options)
     struct scsi_lu_options lu = {.dev = &rig->disk->dev,
                                  .read_only = o->read_only,
                                  .hide_physical = o->hide_physical,
+                                 .removable = o->removable,
                                  .sanitize_rate = o->sanitize_rate,
                                  .keeper = o->no_keeper ? NULL : &rig->keeper.door,
                                  .record = o->record};

@@ -53,7 +53,7 @@ struct rig_options {
     uint32_t block, physical; /* default 512 and 4096 */
     uint64_t max_request;
     uint64_t latency_ns, sanitize_rate;
-    bool read_only, no_discard, no_keeper, hide_physical;
+    bool read_only, no_discard, no_keeper, hide_physical, removable;
     const char *record;
 };
 

@@ -311,6 +311,21 @@ Test(scsi_copy, is_refused_where_the_initiator_may_not_write_or_read)
     rig_destroy(rig);
 }
 
+Test(scsi_copy, of_a_unit_whose_medium_is_out_is_refused)
+{
+    struct rig *rig = rig_create(&(struct rig_options){.removable = true});
+    rig_add_second(rig, false);
+    EXPECT_OUTCOME(rig, rig->a, "good", NULL, 0, 0x1b, [4] = 2);
+    rig->lun = 1;
+    struct list from = one(0, 0, 1, 0, 8), to = one(1, 0, 0, 0, 8);
+    cr_expect_str_eq(copy(rig, &from), "A/08/04");
+    cr_expect_str_eq(copy(rig, &to), "A/08/04");
+    rig->lun = 0;
+    EXPECT_OUTCOME(rig, rig->a, "good", NULL, 0, 0x1b, [4] = 3);
+    cr_expect_str_eq(copy(rig, &from), "good");
+    rig_destroy(rig);
+}
+
 /* Another nexus has reserved the other LU. */
 Test(scsi_copy, conflicts_with_reservations_at_either_end)
 {

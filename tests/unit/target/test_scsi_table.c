@@ -47,7 +47,7 @@ static void expect_bit_refused(struct rig *rig, const struct scsi_command *row, 
 
 Test(scsi_table, every_reserved_bit_of_every_command_is_refused)
 {
-    struct rig *rig = rig_create(NULL);
+    struct rig *rig = rig_create(&(struct rig_options){.removable = true});
     rig->disk->dev.info.atomic_write = 4096;
     unsigned count;
     const struct scsi_command *rows = scsi_commands(&count);

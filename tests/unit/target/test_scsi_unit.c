@@ -167,7 +167,7 @@ static const struct rig_reply *opcodes(struct rig *rig, uint8_t option, uint8_t 
 
 Test(scsi_unit, all_opcodes_are_reported_as_the_table_has_them)
 {
-    struct rig *rig = rig_create(NULL);
+    struct rig *rig = rig_create(&(struct rig_options){.removable = true});
     rig->disk->dev.info.atomic_write = 4096;
     unsigned count;
     const struct scsi_command *rows = scsi_commands(&count);
