@@ -636,6 +636,11 @@ const char *appliance_disk_online(struct appliance *a, const char *disk, bool fo
     if (live == NULL || live->array == NULL || wanted == NULL)
         return not_found(a, disk);
     text_format(path, sizeof path, "%s", wanted);
+    if (live_slot_is_written(live, slot)) {
+        text_format(a->message, sizeof a->message, "disk %s (slot %u of array %s) is in service already",
+                    live->disks[slot].path, slot, live->name);
+        return a->message;
+    }
     if (!may_take(a, live, path, force))
         return a->message;
     return live_array_online(a, live, slot, path, a->message, sizeof a->message) ? NULL : a->message;

@@ -156,6 +156,8 @@ void live_disk_close(struct live_disk *disk);
 /* --- appliance_replace.c --- */
 
 bool live_slot_in_service(struct live_array *live, unsigned slot);
+/* In service, or being rebuilt: its labels change while it is looked at. */
+bool live_slot_is_written(struct live_array *live, unsigned slot);
 /* Begin to put another disk, which may be overwritten, in the place of one in service. */
 bool live_array_replace(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                         size_t why_len);

@@ -14,7 +14,7 @@ struct replace_call {
     struct live_array *live;
     unsigned slot;
     struct array_replacement replacement;
-    bool in_service;
+    bool in_service, written;
 };
 
 static void begun(struct array_call *call)
@@ -41,6 +41,7 @@ static void run_state(struct sync_call *call)
     struct array_info info;
     array_info(c->live->array, &info);
     c->in_service = strcmp(info.members[c->slot].state, "online") == 0;
+    c->written = c->in_service || strcmp(info.members[c->slot].state, "rebuilding") == 0;
     sync_finish(call);
 }
 
@@ -56,6 +57,13 @@ bool live_slot_in_service(struct live_array *live, unsigned slot)
     struct replace_call c = {.live = live, .slot = slot};
     sync_call(&c.call, reactor_loop(live->home), run_state);
     return c.in_service;
+}
+
+bool live_slot_is_written(struct live_array *live, unsigned slot)
+{
+    struct replace_call c = {.live = live, .slot = slot};
+    sync_call(&c.call, reactor_loop(live->home), run_state);
+    return c.written;
 }
 
 struct live_array *live_newcomer_find(struct appliance *a, const char *path)
