@@ -118,7 +118,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     live_patrols(a, a->config);
     live_rates(a, a->config);
     live_serve(a, a->config, NULL, NULL);
-    live_access(a, a->config);
+    live_access(a, a->config, NULL, NULL);
     if (live_listeners_open(a, a->config, why, why_len) < 0)
         return -1;
     live_portals_tell(a);
@@ -241,7 +241,7 @@ static void tell_difference(void *data, const char *path, enum config_change cha
         begins(path, "iscsi.discovery ") || (begins(path, "iscsi.targets ") && strstr(path, ".access ") != NULL);
     bool redirect = begins(path, "iscsi.targets ") && strstr(path, "\".redirect") != NULL;
     bool removed = begins(path, "iscsi.targets ") && !access && ends(path, "\"") && change == CONFIG_REMOVED;
-    if ((service && change == CONFIG_ADDED) || removed)
+    if ((service && !access && change == CONFIG_ADDED) || removed)
         return; /* tell_service() has told it */
     if (access || redirect || strcmp(path, "iscsi.short_secrets") == 0 || strcmp(path, "daemon.drain") == 0 ||
         (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
@@ -270,6 +270,13 @@ static void tell_service(void *data, const char *kind, const char *name, bool se
         append_text(r->refused, "%s \"%s\" is not served: see the log", kind, name);
 }
 
+/* A secret is in its file, not in the config: the comparison does not see that it is another one. */
+static void tell_secrets(void *data, const char *of)
+{
+    struct reload *r = data;
+    append_text(r->taken, "new secrets of %s", of);
+}
+
 json_t *appliance_reload(struct appliance *a)
 {
     json_t *taken = json_array(), *refused = json_array(), *errors = json_array();
@@ -284,7 +291,7 @@ json_t *appliance_reload(struct appliance *a)
     struct reload reload = {taken, refused};
     live_retire(a, config, tell_service, &reload);
     live_serve(a, config, tell_service, &reload);
-    live_access(a, config);
+    live_access(a, config, tell_secrets, &reload);
     live_patrols(a, config);
     live_rates(a, config);
     live_spares_config(a, config);

@@ -118,6 +118,7 @@ struct access_call {
     const char *target; /* NULL: discovery */
     struct access_rules rules;
     bool made; /* else nobody may */
+    bool new_secrets;
     int error;
 };
 
@@ -126,11 +127,12 @@ static void run_set_access(struct sync_call *call)
     struct access_call *c = container_of(call, struct access_call, call);
     static const struct iscsi_rule none;
     const struct iscsi_rule *rules = c->made ? c->rules.rules : &none;
-    c->error = iscsi_server_set_access(c->appliance->iscsi, c->target, rules, c->rules.count);
+    c->error = iscsi_server_set_access(c->appliance->iscsi, c->target, rules, c->rules.count, &c->new_secrets);
     sync_finish(call);
 }
 
-static void access_set(struct appliance *a, const struct config *config, const struct config_list *list,
+/* True: a rule that was there before has another secret now. */
+static bool access_set(struct appliance *a, const struct config *config, const struct config_list *list,
                        const struct live_target *target)
 {
     struct access_call c = {.appliance = a, .target = target != NULL ? target->name : NULL};
@@ -142,15 +144,20 @@ static void access_set(struct appliance *a, const struct config *config, const s
     if (c.error != 0)
         log_error("iSCSI: the access list of %s stays as it was: %s", what, strerror(-c.error));
     access_rules_wipe(&c.rules);
+    return c.new_secrets;
 }
 
-void live_access(struct appliance *a, const struct config *config)
+void live_access(struct appliance *a, const struct config *config, live_secrets_told told, void *data)
 {
-    access_set(a, config, &config->iscsi.discovery, NULL);
+    char of[CONFIG_PATH_MAX + 32];
+    if (access_set(a, config, &config->iscsi.discovery, NULL) && told != NULL)
+        told(data, "iSCSI discovery");
     for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
-        const struct config_target *of = config_item(&config->iscsi.targets, struct config_target, i);
-        const struct live_target *target = live_target_find(a, of->name.text);
-        if (target != NULL)
-            access_set(a, config, &of->access, target);
+        const struct config_target *target_config = config_item(&config->iscsi.targets, struct config_target, i);
+        const struct live_target *target = live_target_find(a, target_config->name.text);
+        if (target == NULL || !access_set(a, config, &target_config->access, target) || told == NULL)
+            continue;
+        text_format(of, sizeof of, "iSCSI target \"%s\"", target->name);
+        told(data, of);
     }
 }

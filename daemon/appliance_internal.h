@@ -242,7 +242,8 @@ bool access_rules_make(struct access_rules *rules, const struct config *config, 
                        const struct live_target *target);
 void access_rules_wipe(struct access_rules *rules);
 /* Who may discover, and use the targets that are served: as the config says now. */
-void live_access(struct appliance *a, const struct config *config);
+typedef void (*live_secrets_told)(void *data, const char *of);
+void live_access(struct appliance *a, const struct config *config, live_secrets_told told, void *data);
 
 /* Close a device on its loop and wait. */
 void blkdev_close_wait(struct blkdev *dev);

@@ -149,7 +149,8 @@ static void run_register_target(struct sync_call *call)
     if (c->error == 0)
         set_portals(c);
     if (c->error == 0) /* in the same turn: nobody comes in between. Networks were checked, so only memory could fail */
-        ASSERT(iscsi_server_set_access(c->appliance->iscsi, c->target->name, c->access.rules, c->access.count) == 0);
+        ASSERT(iscsi_server_set_access(c->appliance->iscsi, c->target->name, c->access.rules, c->access.count, NULL) ==
+               0);
     sync_finish(call);
 }
 

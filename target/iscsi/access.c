@@ -153,6 +153,17 @@ bool access_same(const struct access_list *a, const struct access_list *b, const
     return in_a == NULL && in_b == NULL;
 }
 
+bool access_secrets_differ(const struct access_list *a, const struct access_list *b)
+{
+    for (unsigned i = 0; a != NULL && i < a->count; i++)
+        for (unsigned j = 0; b != NULL && j < b->count; j++)
+            if (text_same(a->rules[i].name, b->rules[j].name) &&
+                (!text_same(a->rules[i].secret, b->rules[j].secret) ||
+                 !text_same(a->rules[i].target_secret, b->rules[j].target_secret)))
+                return true;
+    return false;
+}
+
 /* --- life --- */
 
 static void secret_free(char *secret)

@@ -51,6 +51,8 @@ const struct access_rule *access_next(const struct access_list *list, const stru
 bool access_admits(const struct access_list *list, const char *initiator, const char *peer);
 /* Do two lists say the same of an initiator? */
 bool access_same(const struct access_list *a, const struct access_list *b, const char *initiator, const char *peer);
+/* Is there a rule, by name, in both that has another secret? */
+bool access_secrets_differ(const struct access_list *a, const struct access_list *b);
 
 /* The address in that of a stream, without its port; false: it is none of a network. */
 bool access_host(const char *peer, uint8_t out[16]);

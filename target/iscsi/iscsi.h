@@ -53,10 +53,11 @@ struct iscsi_rule {
 bool iscsi_network_valid(const char *text);
 /*
  * Who may use a target, or (`target` NULL) discover: those for whom a rule speaks; `rules` NULL: everybody. Sessions for
- * which the new list says something else end. 0, -ENOENT, -EINVAL (an address), -ENOMEM.
+ * which the new list says something else end. `new_secrets` (may be NULL): a rule that was there before has other secrets.
+ * 0, -ENOENT, -EINVAL (an address), -ENOMEM.
  */
 int iscsi_server_set_access(struct iscsi_server *server, const char *target, const struct iscsi_rule *rules,
-                            unsigned count);
+                            unsigned count, bool *new_secrets);
 /*
  * Which portal groups a target is served at; `count` 0, as at first: at all. Before it has sessions. 0, -ENOENT, -EINVAL.
  */

@@ -656,7 +656,7 @@ static void end_sessions(struct iscsi_server *server, const struct iscsi_target 
 }
 
 int iscsi_server_set_access(struct iscsi_server *server, const char *target_name, const struct iscsi_rule *rules,
-                            unsigned count)
+                            unsigned count, bool *new_secrets)
 {
     struct iscsi_target *target = target_name != NULL ? target_find(server, target_name) : NULL;
     if (target_name != NULL && target == NULL)
@@ -669,6 +669,8 @@ int iscsi_server_set_access(struct iscsi_server *server, const char *target_name
     if (rules != NULL && access == NULL)
         return -ENOMEM;
     struct access_list **place = target != NULL ? &target->access : &server->access;
+    if (new_secrets != NULL)
+        *new_secrets = access_secrets_differ(*place, access);
     access_release(*place);
     *place = access;
     end_sessions(server, target, access);

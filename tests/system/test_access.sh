@@ -96,10 +96,20 @@ secret plain anothersecret
 config 'luns = ( { lun = 0; volume = "r/w"; }, { lun = 9; volume = "r/v"; read_only = true; } );'
 $CTL reload >"$DIR/reload" 2>&1 || fail "reload: $(cat "$DIR/reload")"
 inq plain "$(url 'plain%plainsecret12@' 0)" | grep -q Vendor: && fail "the old secret still holds"
+grep -qF "taken over: new secrets of iSCSI target \"$TARGET\"" "$DIR/reload" || fail "secrets untold: $(cat "$DIR/reload")"
+for lun in 0 9; do
+    grep -qF "taken over: iscsi.targets \"$TARGET\".access \"plain\".luns $lun" "$DIR/reload" || fail "LUN $lun untold: $(cat "$DIR/reload")"
+done
 capacity() { plain_secret=$1 && LIBISCSI_CHAP_USERNAME=plain LIBISCSI_CHAP_PASSWORD=$plain_secret iscsi-readcapacity16 -i "$EXAMPLE:plain" "$(url '' "$2")" 2>&1; }
 capacity anothersecret 0 | grep -q 'Total size:16777216' || fail "LUN 0 is not the other volume: $(capacity anothersecret 0)"
 capacity anothersecret 9 | grep -q 'Total size:33554432' || fail "LUN 9 is not there: $(capacity anothersecret 9)"
 capacity anothersecret 1 | grep -q 'Total size' && fail "LUN 1 is still there"
+
+# A target that everybody could use gets a list.
+sed -i "s/ luns = ( { lun = 0; volume = \"r\/w\"; } ); } ); };/ luns = ( { lun = 0; volume = \"r\/w\"; } ); access = ( { name = \"few\"; initiators = [ \"$EXAMPLE:few\" ]; } ); } ); };/" "$CONFIG"
+$CTL reload >"$DIR/reload" 2>&1 || fail "reload: $(cat "$DIR/reload")"
+grep -qxF "taken over: iscsi.targets \"$EXAMPLE:open\".access \"few\"" "$DIR/reload" || fail "the new list is untold: $(cat "$DIR/reload")"
+[ "$($CTL reload)" = "nothing to take over" ] || fail "a second reload: $($CTL reload)"
 
 # What people are told, and what nobody is.
 grep -q "refused: $EXAMPLE:stranger at 127.0.0.1:[0-9]*, to $TARGET: no rule of the access list speaks for it (0202)" "$LOG" ||

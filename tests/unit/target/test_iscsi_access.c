@@ -162,6 +162,26 @@ Test(iscsi_access, what_two_lists_say_of_an_initiator)
     access_release(old);
 }
 
+Test(iscsi_access, rules_that_have_other_secrets)
+{
+    const struct iscsi_rule old_rules[] = {{.name = "a", .secret = "s", .target_secret = "t"}, {.name = "b"}};
+    struct iscsi_rule rules[] = {{.name = "b"}, {.name = "c", .secret = "x"}, old_rules[0]};
+    struct access_list *old = access_create(old_rules, 2), *same = access_create(rules, 3);
+    cr_expect_not(access_secrets_differ(old, same), "another order and a new rule");
+    rules[2].target_secret = "u";
+    struct access_list *target = access_create(rules, 3);
+    cr_expect(access_secrets_differ(old, target));
+    rules[2] = (struct iscsi_rule){.name = "a", .secret = "r", .target_secret = "t"};
+    struct access_list *initiator = access_create(rules, 3);
+    cr_expect(access_secrets_differ(old, initiator));
+    cr_expect_not(access_secrets_differ(NULL, old));
+    cr_expect_not(access_secrets_differ(old, NULL));
+    access_release(old);
+    access_release(same);
+    access_release(target);
+    access_release(initiator);
+}
+
 /* --- CHAP, in the login machine --- */
 
 enum { T = 0x80, SEC = 0, OP = 4, TO_OP = 1, TO_FULL = 3 };
@@ -525,7 +545,7 @@ Test(iscsi_auth, challenges_do_not_repeat_and_do_not_show_what_they_are_made_fro
 
 static void set(struct ini_rig *rig, const char *target, const struct iscsi_rule *rules, unsigned count)
 {
-    cr_assert_eq(iscsi_server_set_access(rig->server, target, rules, count), 0);
+    cr_assert_eq(iscsi_server_set_access(rig->server, target, rules, count, NULL), 0);
 }
 
 static size_t zeroed(char *text)
@@ -741,9 +761,9 @@ Test(iscsi_access, a_new_list_ends_the_sessions_of_those_it_says_something_else_
     set(rig, INI_TARGET, new, 0);
     ini_expect(stays, PDU_ASYNC, bhs, NULL, 0);
     ini_expect_closed(stays);
-    cr_expect_eq(iscsi_server_set_access(rig->server, "iqn.2026-11.org.example:none", NULL, 0), -ENOENT);
+    cr_expect_eq(iscsi_server_set_access(rig->server, "iqn.2026-11.org.example:none", NULL, 0, NULL), -ENOENT);
     const struct iscsi_rule bad = {.addresses = (const char *const[]){"x"}, .address_count = 1};
-    cr_expect_eq(iscsi_server_set_access(rig->server, INI_TARGET, &bad, 1), -EINVAL);
+    cr_expect_eq(iscsi_server_set_access(rig->server, INI_TARGET, &bad, 1, NULL), -EINVAL);
     ini_drop(stays);
     ini_drop(goes);
     ini_rig_drop(rig);

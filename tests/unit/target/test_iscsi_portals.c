@@ -157,7 +157,7 @@ Test(iscsi_portals, an_initiator_that_may_not_come_in_is_not_told_where_to_go)
     struct ini_rig *rig = plain_rig();
     const char *pattern = "iqn.2026-11.org.example:somebody-else";
     const struct iscsi_rule rule = {.name = "other", .initiators = &pattern, .initiator_count = 1};
-    cr_assert_eq(iscsi_server_set_access(rig->server, INI_TARGET, &rule, 1), 0);
+    cr_assert_eq(iscsi_server_set_access(rig->server, INI_TARGET, &rule, 1, NULL), 0);
     cr_assert_eq(iscsi_server_set_redirect(rig->server, INI_TARGET, "192.0.2.7:3260", false), 0);
     struct ini *ini = ini_connect(rig, 1);
     cr_expect_eq(ini_login_request(ini, 0x87, 0, NAMES, sizeof NAMES, NULL, 0), 0x0202);
