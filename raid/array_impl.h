@@ -217,6 +217,12 @@ int array_lay_out_volume(struct array *array, unsigned index, char *why, size_t 
 int array_open_volume(struct array *array, unsigned index, char *why, size_t why_len);
 /* Why the array takes no call now, or NULL. */
 const char *array_refusal(const struct array *array);
+
+/* array_policy.c: a call that changes the description, and is over when all members have it. NULL: no memory, and the call
+ * is over. */
+struct policy;
+struct policy *policy_create(struct array *array, struct array_call *call);
+void policy_changed(struct policy *policy);
 void array_flush_start(struct array *array, struct array_flush *flush, void (*done)(struct array_flush *));
 /* All region maps: is nothing under way; is all of it on disk; rows in some states; make CLEAN what can be. */
 bool array_maps_idle(const struct array *array);

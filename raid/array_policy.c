@@ -50,8 +50,7 @@ static bool policy_refused(struct array *array, unsigned volume, struct array_ca
     return true;
 }
 
-/* NULL: no memory, and the call is over. */
-static struct policy *policy_create(struct array *array, struct array_call *call)
+struct policy *policy_create(struct array *array, struct array_call *call)
 {
     struct policy *policy = calloc(1, sizeof *policy);
     if (policy == NULL) {
@@ -62,7 +61,7 @@ static struct policy *policy_create(struct array *array, struct array_call *call
     return policy;
 }
 
-static void policy_changed(struct policy *policy)
+void policy_changed(struct policy *policy)
 {
     struct array *array = policy->array;
     array_commit(array, &policy->wait);

@@ -110,12 +110,13 @@ void array_init_volume(struct array *array, const char *name, bool begin, struct
     array->calls++;
     if (refused(array, name, begin, volume, call))
         return;
+    struct policy *policy = policy_create(array, call);
+    if (policy == NULL)
+        return;
     if (begin)
-        job_of(array, volume, JOB_INIT)->position = 0;
+        *job_of(array, volume, JOB_INIT) = (struct job){0};
     else
         log_notice("array %s: init of volume %s called off", array->description.name, name);
     *init_of(array, volume) = begin ? SB_INIT_BACKGROUND : SB_INIT_NONE;
-    array_commit(array, NULL);
-    jobs_kick(array);
-    array_call_over(array, call, 0);
+    policy_changed(policy);
 }

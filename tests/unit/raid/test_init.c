@@ -236,6 +236,22 @@ Test(init, is_paused_and_called_off)
     rig_destroy(rig);
 }
 
+Test(init, is_begun_and_called_off_for_good_when_the_call_is_answered)
+{
+    struct rig *rig = rig_old(&shapes[0], SB_INIT_NONE);
+    uint64_t all = (1u << rig->count) - 1;
+    for (unsigned i = 0; i < rig->count; i++)
+        rig->mem[i]->latency_ns = 3000000;
+    for (unsigned i = 0; i < 2; i++) {
+        bool begin = i == 0;
+        cr_assert(rig_init(rig, "v", begin), "%s", rig->message);
+        rig_kill(rig);
+        cr_assert(rig_assemble(rig, all, false), "%s", rig->message);
+        cr_expect_eq(volume(rig)->init, begin ? SB_INIT_BACKGROUND : SB_INIT_NONE, "%u", i);
+    }
+    rig_destroy(rig);
+}
+
 Test(init, is_refused_without_redundancy)
 {
     struct rig *rig = rig_create(2, DISK);
