@@ -42,7 +42,7 @@ static bool take_line(const char *bytes, size_t len, bool short_allowed, struct 
     len -= len > 0 && bytes[len - 1] == '\n';
     *wrong = NULL;
     for (size_t i = 0; i < len; i++)
-        if (bytes[i] < ' ' || bytes[i] == 0x7f)
+        if ((unsigned char)bytes[i] < ' ' || (unsigned char)bytes[i] >= 0x7f)
             *wrong = "must be one line of printable ASCII";
     if (len > CHAP_SECRET_MAX)
         *wrong = "holds a secret of more than 255 bytes";

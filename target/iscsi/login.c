@@ -83,6 +83,18 @@ static bool names_given(const struct login *login)
     return login->keys.initiator[0] != '\0' && (login_discovery(login) || login->keys.target[0] != '\0');
 }
 
+/*
+ * 4.2.7.1: neither white space nor control characters. A comma would part a name from the ISID behind it (SPC-4, 7.6.4.6),
+ * and names stand in logs and records: what is not ASCII is refused too, though a name might be UTF-8.
+ */
+static bool name_is_plain(const char *name)
+{
+    for (; *name != '\0'; name++)
+        if (*name <= ' ' || (unsigned char)*name >= 0x7f || *name == ',')
+            return false;
+    return true;
+}
+
 /* As much of the answers as one segment takes; the rest follows upon empty requests (6.2). */
 static enum login_outcome reply_next(struct login *login)
 {
@@ -142,7 +154,11 @@ enum login_outcome login_request(struct login *login, const struct pdu *pdu)
         return login_refuse(login, LOGIN_INITIATOR_ERROR, why);
     if (login->named)
         return authenticate(login) ? stage_done(login) : login_refuse(login, LOGIN_AUTH_FAILED, login->auth.why);
-    return names_given(login) ? LOGIN_FIND_TARGET : login_refuse(login, LOGIN_MISSING, "a name is missing");
+    if (!names_given(login))
+        return login_refuse(login, LOGIN_MISSING, "a name is missing");
+    if (!name_is_plain(login->keys.initiator))
+        return login_refuse(login, LOGIN_INITIATOR_ERROR, "its name has a character that names must not have");
+    return LOGIN_FIND_TARGET;
 }
 
 enum login_outcome login_resume(struct login *login, const struct login_grant *grant)
