@@ -89,13 +89,43 @@ static bool slot_is_well(const struct sim *s, unsigned slot)
     return !faulty && (s->online & sim_bit(slot)) && !is_remembered(s, d->last_error_ns);
 }
 
+static unsigned slot_of_role(const struct sim_volume *v, uint64_t row, unsigned role)
+{
+    struct layout_place place;
+    layout_place(&v->layout, row, role, &place);
+    return place.slot;
+}
+
+static bool chunk_has_bad(const struct sim *s, unsigned volume, uint64_t row, unsigned role)
+{
+    const struct sb_array *a = array_description(s->array);
+    const struct sim_volume *v = &s->volumes[volume];
+    struct layout_place place;
+    if (a->bad.count == 0)
+        return false;
+    layout_place(&v->layout, row, role, &place);
+    return bad_overlaps(&a->bad, v->first_slot + place.slot, a->volumes[volume].start + place.off,
+                        v->layout.spec.chunk);
+}
+
+/* Is it right by a list of bad ranges only that may not be on disk yet? */
+static bool row_is_in_doubt(const struct sim *s, unsigned volume, uint64_t row)
+{
+    bool bad = false;
+    if (array_description(s->array)->bad.count == 0 || peek_committed(s->array))
+        return false;
+    for (unsigned role = 0; role < s->volumes[volume].layout.roles; role++)
+        bad = bad || chunk_has_bad(s, volume, row, role);
+    return bad;
+}
+
 /* `saved`: what is right is on disk. */
 static void rows_look(struct sim *s, unsigned volume, bool saved)
 {
     struct model *m = s->volumes[volume].model;
     for (uint64_t row = 0; row < m->rows; row++) {
         unsigned is = peek_row(s->array, volume, row);
-        if (is & ROW_SYNCED)
+        if ((is & ROW_SYNCED) && !row_is_in_doubt(s, volume, row))
             model_row_synced(m, row, saved || (is & ROW_SAVED));
     }
 }
@@ -397,16 +427,12 @@ static void take_disks(struct sim *s, const struct assembly *a, const struct fin
 /* A range that is bad is computed from the others, as the chunk of a lost disk is. */
 static void bad_ranges_look(struct sim *s, unsigned volume)
 {
-    const struct sb_array *a = array_description(s->array);
     const struct sim_volume *v = &s->volumes[volume];
-    for (uint64_t row = 0; a->bad.count > 0 && row < v->model->rows; row++)
-        for (unsigned role = 0; role < v->layout.roles; role++) {
-            struct layout_place place;
-            layout_place(&v->layout, row, role, &place);
-            unsigned slot = v->first_slot + place.slot;
-            if (bad_overlaps(&a->bad, slot, a->volumes[volume].start + place.off, v->layout.spec.chunk))
-                model_chunk_lost(v->model, slot, row, peek_row(s->array, volume, row) & ROW_SYNCED);
-        }
+    for (uint64_t row = 0; row < v->model->rows; row++)
+        for (unsigned role = 0; role < v->layout.roles; role++)
+            if (chunk_has_bad(s, volume, row, role))
+                model_chunk_lost(v->model, v->first_slot + slot_of_role(v, row, role), row,
+                                 peek_row(s->array, volume, row) & ROW_SYNCED);
 }
 
 static void opened(struct sim *s, struct array *array)
