@@ -247,6 +247,9 @@ static size_t count_fate(const struct journal_entry *entries, size_t count, enum
 size_t journal_choose(struct journal_entry *entries, size_t count, uint64_t survivors, uint64_t active, size_t *torn)
 {
     uint64_t tail = 0;
+    *torn = 0;
+    if (count == 0) /* there may be no array at all */
+        return 0;
     for (size_t i = 0; i < count; i++) {
         tail = MAX(tail, entries[i].tail);
         entries[i].fate = JOURNAL_REPLAYED;

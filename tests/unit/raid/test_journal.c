@@ -225,6 +225,13 @@ Test(journal, of_parity_records_only_the_last_of_a_row_is_replayed)
     cr_expect_str_eq(chosen(found, 4, 7, 7), "2/2 3/2 4/2 ", "the same row of another volume");
 }
 
+Test(journal, of_no_records_none_is_chosen)
+{
+    size_t torn = 1;
+    cr_expect_eq(journal_choose(NULL, 0, 7, 7, &torn), 0); /* the sanitizers look at what is done with the array */
+    cr_expect_eq(torn, 0);
+}
+
 Test(journal, parts_that_contradict_each_other_are_no_record)
 {
     struct journal_entry found[] = {entry_full(2, 0, 3), entry_full(2, 1, 3)};
