@@ -10,7 +10,8 @@ write_suite_config() {
         { lun = 3; volume = "r/v"; sanitize_rate = "20 MiB"; },
         { lun = 4; volume = "r/v"; removable = true; }'
     write_config "$@"
-    sed -i 's/^iscsi = { listen = \[ "127.0.0.1:0"/&, "127.0.0.2:0"/' "$CONFIG"
+    # Who sleeps for a minute answers no pings.
+    sed -i 's/^iscsi = { listen = \[ "127.0.0.1:0"/iscsi = { ping_interval = "300 s"; listen = [ "127.0.0.1:0", "127.0.0.2:0"/' "$CONFIG"
 }
 
 suite_paths() {
