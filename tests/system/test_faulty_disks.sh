@@ -61,7 +61,7 @@ hold() { # disk...: until $PIDS are killed
     for d in "$@"; do
         flock -F "$DIR/$d" sh -c 'echo >"$0"; exec sleep 60' "$DIR/held" &
         PIDS="$PIDS $!"
-        read -r _ <"$DIR/held"
+        until read -r _ <"$DIR/held"; do :; done # the writer before may be about to close it only now
     done
 }
 release() {
