@@ -161,10 +161,10 @@ static const char *health_of(const json_t *arrays)
     json_array_foreach(arrays, index, array)
     {
         const char *state = json_string_value(json_object_get(array, "state"));
-        if (strcmp(state, "failed") == 0 || strcmp(state, "not started") == 0)
-            return "failed";
         if (strcmp(state, "degraded") == 0)
             worst = "degraded";
+        else if (strcmp(state, "optimal") != 0 && strcmp(state, "not created") != 0)
+            return "failed";
     }
     return worst;
 }

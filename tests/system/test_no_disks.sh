@@ -22,3 +22,14 @@ launch_daemon
 [ "$(array_state)" = optimal ] || fail "with its disks: $($CTL array list)"
 qemu-io -f raw -c 'read -P 7 0 1M' "$NBD" | grep -q 'verification failed' && fail "other bytes"
 stop_daemon
+
+# Too many go while it runs: it freezes, and the one word for all says so.
+launch_daemon
+truncate -s 1M "$DIR/d0" "$DIR/d1"
+qemu-io -f raw -c 'write -P 8 0 8M' -c flush "$NBD" >"$DIR/out" 2>&1 && fail "a write without disks: $(cat "$DIR/out")"
+[ "$(array_state)" = frozen ] || fail "the array is '$(array_state)'"
+status=0
+$CTL status >"$DIR/status" || status=$?
+grep -q 'health: failed' "$DIR/status" || fail "frozen: $(head -n 1 "$DIR/status")"
+[ "$status" -eq 6 ] || fail "frozen, and status ends with $status"
+stop_daemon
