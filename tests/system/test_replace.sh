@@ -37,13 +37,12 @@ $CTL job cancel r/2 2>/dev/null && fail "nothing was called off"
 truncate -s 64M "$DIR/n3"
 for by in r/2 "$DIR/d2" "$DIR/n3"; do
     $CTL array pause r >/dev/null
-    $CTL disk replace r/2 "$DIR/n3" >/dev/null || fail "disk replace before $by"
+    wait_for $CTL disk replace r/2 "$DIR/n3" || fail "disk replace before $by" # once the one before has been let go of
     $CTL job cancel r/v 2>"$DIR/out" && fail "called off by the volume"
     grep -q 'call that off by its slot' "$DIR/out" || fail "$(cat "$DIR/out")"
     $CTL job cancel "$by" >/dev/null || fail "job cancel $by"
     gone() { ! $CTL status | grep -q 'replace of' && $CTL disk list | grep '^r/2 ' | grep -q "$DIR/d2"; }
     wait_for gone || fail "job cancel $by: $($CTL status)"
-    sleep 1.5 # the new disk is closed within a second
 done
 $CTL array resume r >/dev/null
 $CTL volume scrub r/v >/dev/null
@@ -71,7 +70,8 @@ for level in raid5 jbod; do
         --verify_state_save=0 --output="$DIR/fio.$level" &
     FIO=$!
     PIDS=$FIO
-    sleep 1
+    wrote() { $CTL session list --json | grep -q '"written_bytes": [1-9]'; }
+    wait_for wrote || fail "$level: no writes: $($CTL session list --json)"
     $CTL disk replace r/0 "$DIR/n0" >/dev/null || fail "$level: disk replace"
     refused 'in use\|is replacing' r/0 "$DIR/n0"
     wait_for_long replaced 0 "$DIR/n0" || fail "$level: $($CTL status)"
