@@ -10,6 +10,8 @@
  * power went. Starting degraded then is refused (ASSEMBLY_DIRTY_DEGRADED), so what is forgiven are losses after the
  * start, and starts by force. And a write after the crash computes the redundancy of its columns anew, from all of the
  * row's data: there nothing is forgiven until the next crash, even if the resync has not been there.
+ * A resync that a member did not take has been there when that member's loss is on disk, and no sooner: the next start
+ * may take the member back with the redundancy it had, and what was in doubt is so again (world.c).
  *
  * Policy ppl. Starting degraded is not refused, and nothing is forgiven but blocks of the lost chunk that were being
  * written at the crash themselves, by a change of several chunks of their row.

@@ -83,6 +83,16 @@ bool peek_fork_is_torn(const struct array *array)
     return a->generation != array->commit.committed && a->forks[a->forks_count - 1].generation == a->generation;
 }
 
+uint64_t peek_unwritten(const struct array *array)
+{
+    uint64_t slots = array->losses.pending;
+    bool on_its_way = array->commit.fork_wanted || peek_fork_is_torn(array);
+    for (unsigned slot = 0; slot < array->description.members_count && on_its_way; slot++)
+        if (array->description.members[slot].state == SB_FAILED)
+            slots |= sim_bit(slot);
+    return slots;
+}
+
 enum peek_replace peek_replacing(const struct array *array)
 {
     const struct array_replace *r = &array->replace;

@@ -301,6 +301,8 @@ bool peek_committed(const struct array *array);
 unsigned peek_labels_left(const struct array *array);
 /* A generation with a new fork is on its way, or was when the array froze: some disks may have it. */
 bool peek_fork_is_torn(const struct array *array);
+/* Slots that are lost, and labels may not say so yet: if the array ends now they may be in service again. */
+uint64_t peek_unwritten(const struct array *array);
 /* Of a replacement: the old disk is the member; a crash will tell; the new one is; it is over, and the old one still is. */
 enum peek_replace { PEEK_OLD, PEEK_EITHER, PEEK_NEW, PEEK_GIVEN_UP };
 enum peek_replace peek_replacing(const struct array *array);

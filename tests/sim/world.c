@@ -119,13 +119,27 @@ static bool row_is_in_doubt(const struct sim *s, unsigned volume, uint64_t row)
     return bad;
 }
 
+/*
+ * Is it right only because a member is lost that did not take its part, and that may not be on disk yet? Then the member
+ * may be back at the next start with what it had, and the row in doubt with it. A log says what each member is to hold.
+ */
+static bool row_may_be_torn_again(const struct sim *s, unsigned volume, uint64_t row)
+{
+    const struct sim_volume *v = &s->volumes[volume];
+    uint64_t lost = consistency_is_closed(v->spec.consistency) ? 0 : peek_unwritten(s->array);
+    for (unsigned role = 0; lost != 0 && role < v->layout.roles; role++)
+        if (lost & sim_bit(v->first_slot + slot_of_role(v, row, role)))
+            return true;
+    return false;
+}
+
 /* `saved`: what is right is on disk. */
 static void rows_look(struct sim *s, unsigned volume, bool saved)
 {
     struct model *m = s->volumes[volume].model;
     for (uint64_t row = 0; row < m->rows; row++) {
         unsigned is = peek_row(s->array, volume, row);
-        if ((is & ROW_SYNCED) && !row_is_in_doubt(s, volume, row))
+        if ((is & ROW_SYNCED) && !row_is_in_doubt(s, volume, row) && (saved || !row_may_be_torn_again(s, volume, row)))
             model_row_synced(m, row, saved || (is & ROW_SAVED));
     }
 }
