@@ -45,7 +45,7 @@ struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *strea
     memset(conn, 0, offsetof(struct nbd_conn, input));
     conn->input.start = conn->input.end = 0;
     memset(&conn->negotiation, 0, offsetof(struct nbd_negotiation, out));
-    memset(&conn->structured, 0, sizeof *conn - offsetof(struct nbd_conn, structured));
+    memset(&conn->mode, 0, sizeof *conn - offsetof(struct nbd_conn, mode));
     conn->stream = stream;
     text_format(conn->peer, sizeof conn->peer, "%s", stream->peer);
     conn->loop = server->loop;
@@ -113,7 +113,9 @@ static void set_rules(struct nbd_conn *conn)
     conn->rules = (struct nbd_rules){.size = export->dev->info.size,
                                      .block = export->dev->info.logical_block,
                                      .payload_max = nbd_export_payload_max(export),
-                                     .flags = nbd_export_flags(export, conn->structured)};
+                                     .flags = nbd_export_flags(export, conn->mode),
+                                     .mode = conn->mode,
+                                     .zero_unit = export->dev->info.optimal_io};
 }
 
 void nbd_conn_hand_over(struct nbd_conn *conn, const struct nbd_export *export)

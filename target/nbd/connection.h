@@ -50,14 +50,14 @@ struct nbd_request {
     enum nbd_fault fault;
     uint32_t received; /* payload bytes in the pages, or skipped */
     uint64_t begun_ns;
-    uint64_t served; /* bytes of the range that the device is done with, or has now */
+    uint64_t at, end; /* what is left of the range that the device is asked for */
     struct blk_req blk;
 
     struct page **pages; /* `small`, or a large vector of the connection's; NULL: none needed yet */
     uint32_t page_count; /* pages held */
     uint32_t reply_len;  /* of `reply` */
     uint32_t data_len;   /* bytes that follow it, from the pages */
-    uint8_t reply[NBD_REPLY_HEADER_MAX];
+    uint8_t reply[NBD_ERROR_BYTES_MAX];
     struct page *small[NBD_VECTOR_SMALL];
 };
 STAILQ_HEAD(nbd_request_list, nbd_request);
@@ -81,7 +81,7 @@ struct nbd_conn {
     unsigned wanted; /* what the stream was last told */
     struct nbd_input input;
     struct nbd_negotiation negotiation;
-    bool structured; /* replies */
+    enum nbd_mode mode;
 
     /* Serving. */
     struct nbd_rules rules;

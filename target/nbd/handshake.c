@@ -67,13 +67,17 @@ static const char *refusal_text(uint32_t type)
 static void option_export_name(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
 {
     struct nbd_negotiation *n = &conn->negotiation;
+    if (conn->mode == NBD_EXTENDED) {
+        nbd_conn_cut(conn, "EXPORT_NAME after EXTENDED_HEADERS");
+        return;
+    }
     n->chosen = nbd_export_find(conn->server, (const char *)data, len);
     if (n->chosen == NULL) { /* this option knows no error reply */
         nbd_conn_cut(conn, "unknown export");
         return;
     }
     bool zeroes = !(n->client_flags & NBD_HANDSHAKE_NO_ZEROES);
-    uint16_t flags = nbd_export_flags(n->chosen, conn->structured);
+    uint16_t flags = nbd_export_flags(n->chosen, conn->mode);
     out_add(conn, nbd_build_old_reply(out_at(conn), n->chosen->dev->info.size, flags, zeroes));
     sm_move(&n->step, HAND_OVER);
 }
@@ -97,7 +101,7 @@ static void option_list(struct nbd_conn *conn, const uint8_t *data, uint32_t len
 static void answer_info(struct nbd_conn *conn, const struct nbd_export *export, uint32_t wanted)
 {
     uint32_t option = conn->negotiation.option.option;
-    uint16_t flags = nbd_export_flags(export, conn->structured);
+    uint16_t flags = nbd_export_flags(export, conn->mode);
     out_add(conn, nbd_build_info_export(out_at(conn), option, export->dev->info.size, flags));
     if (wanted & 1u << NBD_INFO_NAME)
         out_add(conn, nbd_build_info_text(out_at(conn), option, NBD_INFO_NAME, export->name));
@@ -135,7 +139,19 @@ static void option_structured_reply(struct nbd_conn *conn, const uint8_t *data, 
 {
     (void)data;
     (void)len;
-    conn->structured = true;
+    if (conn->mode == NBD_EXTENDED) {
+        answer_error(conn, NBD_REP_ERR_EXT_HEADER_REQD, "extended headers have structured replies");
+        return;
+    }
+    conn->mode = NBD_STRUCTURED;
+    answer_ack(conn);
+}
+
+static void option_extended_headers(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    (void)data;
+    (void)len;
+    conn->mode = NBD_EXTENDED;
     answer_ack(conn);
 }
 
@@ -153,6 +169,7 @@ static const struct option_rule option_rules[] = {
     {NBD_OPT_INFO, true, option_info},
     {NBD_OPT_GO, true, option_info},
     {NBD_OPT_STRUCTURED_REPLY, false, option_structured_reply},
+    {NBD_OPT_EXTENDED_HEADERS, false, option_extended_headers},
 };
 
 static const struct option_rule *rule_find(uint32_t option)

@@ -1,8 +1,9 @@
 /*
  * The NBD protocol as values: numbers, parsers, builders. No I/O, no state, no memory: what the fuzzer eats.
+ * protocol_option.c has the handshake and the options, protocol_request.c the requests, protocol_reply.c the replies.
  *
- * After doc/proto.md of the NetworkBlockDevice project ("the protocol document"). Everything on the wire is
- * big-endian. A parser takes bytes that are there in full and gives a checked structure or an error; nothing in a
+ * After doc/proto.md of the NetworkBlockDevice project ("the protocol document") and its extension of 64-bit headers.
+ * Everything on the wire is big-endian. A parser takes bytes that are there in full and gives a checked structure or an error; nothing in a
  * parsed structure points outside the bytes it came from. A builder writes into memory of the caller, who knows the
  * most it can write (NBD_..._MAX), and says how much it wrote.
  */
@@ -42,10 +43,11 @@ enum {
     NBD_REP_SERVER = 2,
     NBD_REP_INFO = 3,
 };
-#define NBD_REP_ERR_UNSUP   NBD_REP_ERROR(1u)
-#define NBD_REP_ERR_INVALID NBD_REP_ERROR(3u)
-#define NBD_REP_ERR_UNKNOWN NBD_REP_ERROR(6u)
-#define NBD_REP_ERR_TOO_BIG NBD_REP_ERROR(9u)
+#define NBD_REP_ERR_UNSUP           NBD_REP_ERROR(1u)
+#define NBD_REP_ERR_INVALID         NBD_REP_ERROR(3u)
+#define NBD_REP_ERR_UNKNOWN         NBD_REP_ERROR(6u)
+#define NBD_REP_ERR_TOO_BIG         NBD_REP_ERROR(9u)
+#define NBD_REP_ERR_EXT_HEADER_REQD NBD_REP_ERROR(10u)
 
 enum nbd_info { NBD_INFO_EXPORT, NBD_INFO_NAME, NBD_INFO_DESCRIPTION, NBD_INFO_BLOCK_SIZE };
 
@@ -92,6 +94,13 @@ size_t nbd_build_old_reply(uint8_t *out, uint64_t size, uint16_t flags, bool zer
 
 /* --- transmission --- */
 
+/* How requests and replies look: what the client asked for last, and most, before GO. */
+enum nbd_mode {
+    NBD_SIMPLE,
+    NBD_STRUCTURED, /* replies to reads, and errors, are chunks */
+    NBD_EXTENDED,   /* all replies are chunks; lengths have 64 bits */
+};
+
 /* Transmission flags: what an export can do. */
 enum {
     NBD_FLAG_HAS_FLAGS = 1 << 0,
@@ -103,12 +112,15 @@ enum {
     NBD_FLAG_SEND_WRITE_ZEROES = 1 << 6,
     NBD_FLAG_SEND_DF = 1 << 7,
     NBD_FLAG_CAN_MULTI_CONN = 1 << 8,
+    NBD_FLAG_SEND_CACHE = 1 << 10,
     NBD_FLAG_SEND_FAST_ZERO = 1 << 11,
 };
 
 #define NBD_MAGIC_REQUEST          0x25609513u
+#define NBD_MAGIC_EXTENDED_REQUEST 0x21e41c71u
 #define NBD_MAGIC_SIMPLE_REPLY     0x67446698u
 #define NBD_MAGIC_STRUCTURED_REPLY 0x668e33efu
+#define NBD_MAGIC_EXTENDED_REPLY   0x6e8a278cu
 
 enum nbd_command {
     NBD_CMD_READ = 0,
@@ -116,6 +128,7 @@ enum nbd_command {
     NBD_CMD_DISC = 2,
     NBD_CMD_FLUSH = 3,
     NBD_CMD_TRIM = 4,
+    NBD_CMD_CACHE = 5,
     NBD_CMD_WRITE_ZEROES = 6,
 };
 
@@ -125,20 +138,25 @@ enum {
     NBD_CMD_NO_HOLE = 1 << 1,
     NBD_CMD_DF = 1 << 2,
     NBD_CMD_FAST_ZERO = 1 << 4,
+    NBD_CMD_PAYLOAD_LEN = 1 << 5, /* extended requests: the length is that of the payload */
 };
 
-enum { NBD_CHUNK_DONE = 1 }; /* flag of a structured reply's chunk */
-enum {
+enum { NBD_CHUNK_DONE = 1 }; /* flag of the last chunk of a reply */
+enum nbd_chunk_type {
+    NBD_CHUNK_NONE = 0,
     NBD_CHUNK_OFFSET_DATA = 1,
+    NBD_CHUNK_OFFSET_HOLE = 2,
     NBD_CHUNK_ERROR = 0x8001,
     NBD_CHUNK_ERROR_OFFSET = 0x8002,
 };
 
 enum {
     NBD_REQUEST_BYTES = 28,
+    NBD_EXTENDED_REQUEST_BYTES = 32,
     NBD_SIMPLE_REPLY_BYTES = 16,
     NBD_CHUNK_BYTES = 20,
-    NBD_REPLY_HEADER_MAX = 128, /* the longest reply without the data of a read */
+    NBD_EXTENDED_CHUNK_BYTES = 32,
+    NBD_ERROR_BYTES_MAX = 128, /* the longest error chunk */
 };
 
 /* Errors as numbers on the wire. */
@@ -147,9 +165,12 @@ enum {
     NBD_EIO = 5,
     NBD_EINVAL = 22,
     NBD_ENOSPC = 28,
+    NBD_EOVERFLOW = 75,
+    NBD_ENOTSUP = 95,
+    NBD_ESHUTDOWN = 108,
 };
 
-/* Why a request is not answered with success: an error number and a text, in one table (protocol.c). */
+/* Why a request is not answered with success: an error number and a text, in one table (protocol_reply.c). */
 enum nbd_fault {
     NBD_FAULT_NONE,
     NBD_FAULT_COMMAND,
@@ -159,8 +180,11 @@ enum nbd_fault {
     NBD_FAULT_EMPTY,
     NBD_FAULT_UNALIGNED,
     NBD_FAULT_TOO_LONG,
-    NBD_FAULT_BEYOND_END, /* read, trim */
-    NBD_FAULT_NO_ROOM,    /* write, write zeroes beyond the end */
+    NBD_FAULT_READ_TOO_LONG, /* where the client knows EOVERFLOW */
+    NBD_FAULT_NO_PAYLOAD,    /* an extended write that does not say it has one */
+    NBD_FAULT_BEYOND_END,    /* read, trim, cache */
+    NBD_FAULT_NO_ROOM,       /* write, write zeroes beyond the end */
+    NBD_FAULT_SLOW,          /* zeroes that are to be fast and would not be */
     NBD_FAULT_MEDIA,
     NBD_FAULT_GONE,
     NBD_FAULT_TIMEOUT,
@@ -171,22 +195,28 @@ enum { NBD_FAULT_COUNT = NBD_FAULT_NOT_POSSIBLE + 1 };
 
 struct nbd_request_header {
     uint16_t flags, command;
-    uint64_t cookie, off;
-    uint32_t len;
+    uint64_t cookie, off, len;
 };
 
 /* What a request is measured against. */
 struct nbd_rules {
     uint64_t size;        /* bytes of the export */
-    uint32_t block;       /* offsets and lengths are multiples of this */
+    uint32_t block;       /* a power of two: offsets and lengths of writes are multiples of this */
     uint32_t payload_max; /* longest read or write */
     uint16_t flags;       /* transmission flags as they were offered */
+    enum nbd_mode mode;
+    uint32_t zero_unit; /* zeroes are fast where they cover an aligned run of so many bytes */
 };
 
+/* Bytes of a request's header. */
+static inline uint32_t nbd_request_bytes(enum nbd_mode mode)
+{
+    return mode == NBD_EXTENDED ? NBD_EXTENDED_REQUEST_BYTES : NBD_REQUEST_BYTES;
+}
 /* False: no request starts here; the stream is out of step. */
-bool nbd_parse_request(const uint8_t bytes[NBD_REQUEST_BYTES], struct nbd_request_header *out);
+bool nbd_parse_request(const uint8_t *bytes, enum nbd_mode mode, struct nbd_request_header *out);
 /* Bytes that follow the header, whether or not the request is a good one. */
-uint32_t nbd_request_payload(const struct nbd_request_header *request);
+uint64_t nbd_request_payload(const struct nbd_request_header *request, enum nbd_mode mode);
 /* May it be carried out? Not for DISC, which has no answer. */
 enum nbd_fault nbd_request_check(const struct nbd_request_header *request, const struct nbd_rules *rules);
 
@@ -194,10 +224,19 @@ enum nbd_fault nbd_fault_of(enum blk_status status);
 uint32_t nbd_fault_number(enum nbd_fault fault);
 const char *nbd_fault_text(enum nbd_fault fault);
 
-size_t nbd_build_simple_reply(uint8_t *out, uint64_t cookie, uint32_t error);
-/* One chunk with all data of a read; `len` bytes follow. */
-size_t nbd_build_data_chunk(uint8_t *out, uint64_t cookie, uint64_t off, uint32_t len);
-/* The last chunk of a request that failed; `bad_off` (may be NULL) is where. */
-size_t nbd_build_error_chunk(uint8_t *out, uint64_t cookie, enum nbd_fault fault, const uint64_t *bad_off);
+/* What a reply repeats of its request. */
+struct nbd_reply_to {
+    enum nbd_mode mode;
+    uint64_t cookie, off;
+};
+
+/* Success without data. */
+size_t nbd_build_success(uint8_t *out, const struct nbd_reply_to *to);
+/* Data of a read, all or (in chunks) a part: `len` bytes follow. */
+size_t nbd_build_data(uint8_t *out, const struct nbd_reply_to *to, uint64_t off, uint32_t len, bool last);
+/* A part of a read that is zeroes, and not sent. Not in simple mode. */
+size_t nbd_build_hole(uint8_t *out, const struct nbd_reply_to *to, uint64_t off, uint32_t len, bool last);
+/* The request failed; `bad_off` (may be NULL) is where. */
+size_t nbd_build_error(uint8_t *out, const struct nbd_reply_to *to, enum nbd_fault fault, const uint64_t *bad_off);
 
 #endif

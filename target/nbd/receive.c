@@ -5,7 +5,7 @@
  * from there into pages; of a long payload what the buffer did not hold yet is received straight into the pages, and
  * whatever follows it into the buffer, by the same scatter recv.
  *
- *   HEADER   28 bytes and a free request -> checked
+ *   HEADER   28 or 32 bytes and a free request -> checked
  *   PAGES    a good read or write waits for a vector and for pages; it holds none meanwhile
  *   PAYLOAD  a good write fills its pages -> to the device
  *   REFUSED  the payload of a bad write is dropped -> answered. (Answered before, its reply could reach a client that
@@ -42,9 +42,10 @@ static bool stop_receiving(struct nbd_conn *conn)
 static bool step_header(struct nbd_conn *conn)
 {
     struct nbd_request_header head;
-    if (nbd_input_len(&conn->input) < NBD_REQUEST_BYTES)
+    uint32_t bytes = nbd_request_bytes(conn->mode);
+    if (nbd_input_len(&conn->input) < bytes)
         return false;
-    if (!nbd_parse_request(nbd_input_at(&conn->input), &head)) {
+    if (!nbd_parse_request(nbd_input_at(&conn->input), conn->mode, &head)) {
         log_info("nbd: %s: no request where one should be, disconnecting", conn->peer);
         return stop_receiving(conn);
     }
@@ -54,7 +55,7 @@ static bool step_header(struct nbd_conn *conn)
     conn->starved = request == NULL;
     if (conn->starved)
         return false;
-    conn->input.start += NBD_REQUEST_BYTES;
+    conn->input.start += bytes;
     conn->rules.size = conn->export->dev->info.size;
     request->head = head;
     request->fault = nbd_request_check(&head, &conn->rules);
@@ -141,9 +142,9 @@ static bool step_payload(struct nbd_conn *conn)
 static bool step_refused(struct nbd_conn *conn)
 {
     struct nbd_request *request = conn->receiving;
-    uint32_t payload = nbd_request_payload(&request->head);
+    uint64_t payload = nbd_request_payload(&request->head, conn->mode);
     if (payload > REFUSED_PAYLOAD_MAX) {
-        log_info("nbd: %s: a write of %u bytes, disconnecting", conn->peer, payload);
+        log_info("nbd: %s: a payload of %lu bytes, disconnecting", conn->peer, payload);
         nbd_reply(received(conn));
         return stop_receiving(conn);
     }

@@ -7,7 +7,7 @@
  * writable(). A request goes back to the pool, and its pages to theirs, when its last byte is gone.
  *
  * Without structured replies an error is a number. With them it is a chunk with a text for people, and the place of a
- * media error; successes without data stay simple replies, as the document allows.
+ * media error; successes without data stay simple replies, as the document allows. With extended headers all is chunks.
  */
 #include <sys/uio.h>
 
@@ -16,20 +16,27 @@
 
 enum { REPLY_VECTORS = 512 }; /* entries of one gather send */
 
+/* Where a media error lies, in the client's range: the device was asked for whole blocks. */
+static uint64_t bad_place(const struct nbd_request *request)
+{
+    const struct nbd_request_header *head = &request->head;
+    return MIN(MAX(request->blk.bad_off, head->off), head->off + head->len - 1);
+}
+
 static void build(struct nbd_request *request)
 {
-    const struct nbd_conn *conn = request->conn;
     const struct nbd_request_header *head = &request->head;
-    bool failed = request->fault != NBD_FAULT_NONE;
-    request->data_len = !failed && head->command == NBD_CMD_READ ? head->len : 0;
+    struct nbd_reply_to to = {request->conn->mode, head->cookie, head->off};
     size_t len;
-    if (conn->structured && failed) {
-        const uint64_t *bad_off = request->fault == NBD_FAULT_MEDIA ? &request->blk.bad_off : NULL;
-        len = nbd_build_error_chunk(request->reply, head->cookie, request->fault, bad_off);
-    } else if (conn->structured && head->command == NBD_CMD_READ) {
-        len = nbd_build_data_chunk(request->reply, head->cookie, head->off, head->len);
+    request->data_len = 0;
+    if (request->fault != NBD_FAULT_NONE) {
+        uint64_t bad_off = request->fault == NBD_FAULT_MEDIA ? bad_place(request) : 0;
+        len = nbd_build_error(request->reply, &to, request->fault, request->fault == NBD_FAULT_MEDIA ? &bad_off : NULL);
+    } else if (head->command == NBD_CMD_READ) {
+        request->data_len = (uint32_t)head->len;
+        len = nbd_build_data(request->reply, &to, head->off, request->data_len, true);
     } else {
-        len = nbd_build_simple_reply(request->reply, head->cookie, nbd_fault_number(request->fault));
+        len = nbd_build_success(request->reply, &to);
     }
     request->reply_len = (uint32_t)len;
 }

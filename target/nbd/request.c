@@ -3,7 +3,7 @@
  *
  * A client's request becomes one request of the device, or several in a row where the device takes no longer ones
  * (info.max_request). The pieces meet at page boundaries, so that no page belongs to two of them: a device may replace
- * a page of a read. A TRIM with FUA is a discard and a flush.
+ * a page of a read. A TRIM with FUA is a discard and a flush. CACHE is answered at once.
  *
  * The memory of all requests, and of the page vectors of long ones, is taken at GO. A large vector has room for
  * NBD_PAYLOAD_MAX; memory that was never touched costs nothing, so few bytes of it are ever real.
@@ -53,7 +53,6 @@ struct nbd_request *nbd_request_take(struct nbd_conn *conn)
     STAILQ_REMOVE_HEAD(&conn->free_requests, link);
     request->begun_ns = loop_now_ns(conn->loop);
     request->received = 0;
-    request->served = 0;
     request->pages = NULL;
     request->page_count = 0;
     conn->used++;
@@ -120,20 +119,18 @@ static uint64_t piece_len(const struct blkdev *dev, enum blk_op op, uint64_t off
 static void submit_piece(struct nbd_request *request, enum blk_op op, unsigned flags)
 {
     struct blkdev *dev = request->conn->export->dev;
-    const struct nbd_request_header *head = &request->head;
     request->blk = (struct blk_req){.op = op, .flags = flags, .done = done};
     if (op != BLK_FLUSH) {
-        uint64_t off = head->off + request->served;
-        uint64_t len = piece_len(dev, op, off, head->len - request->served);
+        uint64_t off = request->at, len = piece_len(dev, op, off, request->end - off);
         if (off + len > dev->info.size) { /* the device shrank since the header was checked */
             over(request, NBD_FAULT_BEYOND_END);
             return;
         }
         request->blk.off = off;
         request->blk.len = len;
-        request->served += len;
+        request->at += len;
         if (blk_op_has_data(op))
-            request->blk.pages = request->pages + (off / PAGE_BYTES - head->off / PAGE_BYTES);
+            request->blk.pages = request->pages + (off / PAGE_BYTES - request->head.off / PAGE_BYTES);
     }
     blk_submit(dev, &request->blk);
 }
@@ -141,7 +138,7 @@ static void submit_piece(struct nbd_request *request, enum blk_op op, unsigned f
 static bool submit_rest(struct nbd_request *request)
 {
     enum blk_op op = request->blk.op;
-    if (op != BLK_FLUSH && request->served < request->head.len)
+    if (op != BLK_FLUSH && request->at < request->end)
         submit_piece(request, op, request->blk.flags);
     else if (op == BLK_DISCARD && (request->head.flags & NBD_CMD_FUA))
         submit_piece(request, BLK_FLUSH, 0);
@@ -158,23 +155,41 @@ static void done(struct blk_req *blk)
         over(request, nbd_fault_of(blk->status));
 }
 
+/* How a command reaches the device: which blocks it asks for where the client's range is not of whole ones. */
+enum blocks { BLOCKS_TOUCHED, BLOCKS_WHOLE, BLOCKS_NONE };
+static const struct {
+    enum blk_op op;
+    bool can_be_durable;
+    enum blocks blocks;
+} ways[] = {
+    [NBD_CMD_READ] = {BLK_READ, false, BLOCKS_TOUCHED},
+    [NBD_CMD_WRITE] = {BLK_WRITE, true, BLOCKS_TOUCHED},
+    [NBD_CMD_FLUSH] = {BLK_FLUSH, false, BLOCKS_NONE},
+    [NBD_CMD_TRIM] = {BLK_DISCARD, false, BLOCKS_WHOLE}, /* of the others something shall stay */
+    [NBD_CMD_CACHE] = {BLK_READ, false, BLOCKS_NONE},    /* there is no cache to read into */
+    [NBD_CMD_WRITE_ZEROES] = {BLK_WRITE_ZEROES, true, BLOCKS_TOUCHED},
+};
+
+static void set_range(struct nbd_request *request, enum blocks blocks)
+{
+    uint64_t last = request->conn->rules.block - 1, from = request->head.off, to = from + request->head.len;
+    request->at = blocks == BLOCKS_WHOLE ? (from + last) & ~last : from & ~last;
+    request->end = blocks == BLOCKS_TOUCHED ? (to + last) & ~last : blocks == BLOCKS_WHOLE ? to & ~last : 0;
+}
+
 void nbd_request_submit(struct nbd_request *request)
 {
-    static const enum blk_op ops[] = {
-        [NBD_CMD_READ] = BLK_READ,
-        [NBD_CMD_WRITE] = BLK_WRITE,
-        [NBD_CMD_FLUSH] = BLK_FLUSH,
-        [NBD_CMD_TRIM] = BLK_DISCARD,
-        [NBD_CMD_WRITE_ZEROES] = BLK_WRITE_ZEROES,
-    };
-    enum blk_op op = ops[request->head.command];
-    bool can_be_durable = op == BLK_WRITE || op == BLK_WRITE_ZEROES;
-    unsigned flags = 0;
-    if (can_be_durable && (request->head.flags & NBD_CMD_FUA))
-        flags |= BLK_FUA;
-    if (request->head.flags & NBD_CMD_NO_HOLE)
+    const struct nbd_request_header *head = &request->head;
+    enum blk_op op = ways[head->command].op;
+    unsigned flags = ways[head->command].can_be_durable && (head->flags & NBD_CMD_FUA) ? BLK_FUA : 0;
+    if (head->flags & NBD_CMD_NO_HOLE)
         flags |= BLK_NO_UNMAP;
+    set_range(request, ways[head->command].blocks);
+    if (request->at >= request->end && op != BLK_FLUSH) { /* nothing to do, and so nothing for FUA to cover */
+        nbd_reply(request);
+        return;
+    }
     request->conn->in_flight++;
-    flight_note("nbd submit", request->head.cookie, request->head.off);
+    flight_note("nbd submit", head->cookie, head->off);
     submit_piece(request, op, flags);
 }

@@ -38,16 +38,18 @@ const struct nbd_export *nbd_export_find(const struct nbd_server *server, const 
     return NULL;
 }
 
-uint16_t nbd_export_flags(const struct nbd_export *export, bool structured)
+uint16_t nbd_export_flags(const struct nbd_export *export, enum nbd_mode mode)
 {
     const struct blk_info *info = &export->dev->info;
     unsigned flags = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA;
     flags |= NBD_FLAG_CAN_MULTI_CONN; /* a flush on one connection covers what any of them had answered */
     flags |= info->rotational ? NBD_FLAG_ROTATIONAL : 0;
-    flags |= structured ? NBD_FLAG_SEND_DF : 0;
+    flags |= NBD_FLAG_SEND_CACHE; /* there is nothing to warm: answered at once */
+    flags |= mode != NBD_SIMPLE ? NBD_FLAG_SEND_DF : 0;
     if (export->read_only || info->read_only)
         return (uint16_t)(flags | NBD_FLAG_READ_ONLY);
     flags |= info->discards ? NBD_FLAG_SEND_TRIM : 0;
+    flags |= info->discards && info->discard_zeroes ? NBD_FLAG_SEND_FAST_ZERO : 0;
     return (uint16_t)(flags | NBD_FLAG_SEND_WRITE_ZEROES);
 }
 

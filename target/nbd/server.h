@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include "target/nbd/nbd.h"
+#include "target/nbd/protocol.h"
 
 struct nbd_conn;
 
@@ -37,7 +38,7 @@ struct nbd_server {
 const struct nbd_export *nbd_export_find(const struct nbd_server *server, const char *name, uint32_t name_len);
 
 /* What a client is told about an export. */
-uint16_t nbd_export_flags(const struct nbd_export *export, bool structured);
+uint16_t nbd_export_flags(const struct nbd_export *export, enum nbd_mode mode);
 uint32_t nbd_export_preferred(const struct nbd_export *export);
 uint32_t nbd_export_payload_max(const struct nbd_export *export);
 

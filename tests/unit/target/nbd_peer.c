@@ -115,7 +115,7 @@ struct teststream *peer_connect(struct peer *p)
         p->s->recv_max = p->seed % 2 ? 1 : 300;
         p->s->send_max = p->seed % 3 ? 1 : 5000;
     }
-    p->structured = false;
+    p->mode = NBD_SIMPLE;
     nbd_conn_open(p->server, &p->s->stream);
     peer_run(p);
     return p->s;
@@ -190,15 +190,23 @@ void peer_info(struct peer *p, uint32_t option, const char *name, uint32_t name_
     peer_option(p, option, data, 6 + name_len + 2u * count);
 }
 
-uint16_t peer_go(struct peer *p, const char *name, bool structured)
+static void choose_mode(struct peer *p, enum nbd_mode mode)
+{
+    static const uint32_t options[] = {
+        [NBD_STRUCTURED] = NBD_OPT_STRUCTURED_REPLY, [NBD_EXTENDED] = NBD_OPT_EXTENDED_HEADERS};
+    uint8_t data[PEER_DATA_MAX];
+    p->mode = mode;
+    if (mode == NBD_SIMPLE)
+        return;
+    peer_option(p, options[mode], NULL, 0);
+    peer_option_reply(p, options[mode], NBD_REP_ACK, data);
+}
+
+uint16_t peer_go(struct peer *p, const char *name, enum nbd_mode mode)
 {
     uint8_t data[PEER_DATA_MAX];
     peer_greet(p, NBD_HANDSHAKE_FIXED_NEWSTYLE | NBD_HANDSHAKE_NO_ZEROES);
-    if (structured) {
-        peer_option(p, NBD_OPT_STRUCTURED_REPLY, NULL, 0);
-        peer_option_reply(p, NBD_OPT_STRUCTURED_REPLY, NBD_REP_ACK, data);
-        p->structured = true;
-    }
+    choose_mode(p, mode);
     peer_info(p, NBD_OPT_GO, name, (uint32_t)strlen(name), NULL, 0);
     cr_assert_eq(peer_option_reply(p, NBD_OPT_GO, NBD_REP_INFO, data), 12);
     uint16_t flags = get_be16(data + 10);
@@ -209,16 +217,25 @@ uint16_t peer_go(struct peer *p, const char *name, bool structured)
 
 /* --- transmission --- */
 
-void peer_request(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint32_t len)
+void peer_header(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint64_t len)
 {
-    uint8_t header[NBD_REQUEST_BYTES];
-    put_be32(header, NBD_MAGIC_REQUEST);
+    uint8_t header[NBD_EXTENDED_REQUEST_BYTES];
+    put_be32(header, p->mode == NBD_EXTENDED ? NBD_MAGIC_EXTENDED_REQUEST : NBD_MAGIC_REQUEST);
     put_be16(header + 4, flags);
     put_be16(header + 6, command);
     put_be64(header + 8, cookie);
     put_be64(header + 16, off);
-    put_be32(header + 24, len);
-    teststream_feed(p->s, header, sizeof header);
+    if (p->mode == NBD_EXTENDED)
+        put_be64(header + 24, len);
+    else
+        put_be32(header + 24, (uint32_t)len);
+    teststream_feed(p->s, header, nbd_request_bytes(p->mode));
+}
+
+void peer_request(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint64_t len)
+{
+    bool says_payload = p->mode == NBD_EXTENDED && command == NBD_CMD_WRITE;
+    peer_header(p, flags | (says_payload ? NBD_CMD_PAYLOAD_LEN : 0), command, cookie, off, len);
 }
 
 void peer_write(struct peer *p, uint16_t flags, uint64_t cookie, uint64_t off, const void *data, uint32_t len)
@@ -227,49 +244,84 @@ void peer_write(struct peer *p, uint16_t flags, uint64_t cookie, uint64_t off, c
     teststream_feed(p->s, data, len);
 }
 
-static struct peer_reply take_chunk(struct peer *p, uint8_t *data)
+/* Chunks of a read come in order and without gaps. */
+static void take_content(struct peer *p, struct peer_reply *reply, uint8_t *data, uint64_t len)
 {
-    uint8_t header[NBD_CHUNK_BYTES], fixed[8];
-    struct peer_reply reply = {.chunk = true};
-    take(p, header, sizeof header);
-    cr_expect_eq(get_be16(header + 4), NBD_CHUNK_DONE);
-    reply.type = get_be16(header + 6);
-    reply.cookie = get_be64(header + 8);
-    uint32_t len = get_be32(header + 16);
-    if (reply.type == NBD_CHUNK_OFFSET_DATA) {
-        take(p, fixed, 8);
-        reply.off = get_be64(fixed);
-        reply.len = len - 8;
-        take(p, data, reply.len);
-        return reply;
-    }
-    cr_assert(reply.type == NBD_CHUNK_ERROR || reply.type == NBD_CHUNK_ERROR_OFFSET);
+    uint8_t fixed[12];
+    bool is_hole = reply->type == NBD_CHUNK_OFFSET_HOLE;
+    take(p, fixed, is_hole ? 12 : 8);
+    if (reply->chunks == 1)
+        reply->off = get_be64(fixed);
+    cr_assert_eq(get_be64(fixed), reply->off + reply->len);
+    uint32_t part = is_hole ? get_be32(fixed + 8) : (uint32_t)len - 8;
+    cr_assert(part > 0 && (!is_hole || len == 12));
+    uint8_t *to = data != NULL ? data + reply->len : NULL;
+    if (!is_hole)
+        take(p, to, part);
+    else if (to != NULL)
+        memset(to, 0, part);
+    reply->len += part;
+    reply->holes += is_hole;
+}
+
+static void take_error(struct peer *p, struct peer_reply *reply, uint64_t len)
+{
+    uint8_t fixed[8];
+    bool has_place = reply->type == NBD_CHUNK_ERROR_OFFSET;
     take(p, fixed, 6);
-    reply.error = get_be32(fixed);
+    reply->error = get_be32(fixed);
     uint16_t text_len = get_be16(fixed + 4);
-    cr_assert(text_len > 0 && text_len < sizeof reply.text);
-    take(p, reply.text, text_len);
-    cr_expect_eq(len, 6u + text_len + (reply.type == NBD_CHUNK_ERROR_OFFSET ? 8 : 0));
-    if (reply.type == NBD_CHUNK_ERROR_OFFSET) {
+    cr_assert(text_len > 0 && text_len < sizeof reply->text);
+    take(p, reply->text, text_len);
+    cr_expect_eq(len, 6u + text_len + (has_place ? 8 : 0));
+    if (has_place) {
         take(p, fixed, 8);
-        reply.off = get_be64(fixed);
+        reply->off = get_be64(fixed);
     }
-    return reply;
+}
+
+/* True: there are more of this reply. */
+static bool take_chunk(struct peer *p, struct peer_reply *reply, uint8_t *data)
+{
+    uint8_t header[NBD_EXTENDED_CHUNK_BYTES];
+    bool extended = p->mode == NBD_EXTENDED;
+    take(p, header, extended ? NBD_EXTENDED_CHUNK_BYTES : NBD_CHUNK_BYTES);
+    cr_assert_eq(get_be32(header), extended ? NBD_MAGIC_EXTENDED_REPLY : NBD_MAGIC_STRUCTURED_REPLY);
+    cr_expect((get_be16(header + 4) & ~NBD_CHUNK_DONE) == 0);
+    cr_expect(reply->chunks == 0 || get_be64(header + 8) == reply->cookie, "chunks of one reply stay together");
+    reply->chunk = true;
+    reply->chunks++;
+    reply->type = get_be16(header + 6);
+    reply->cookie = get_be64(header + 8);
+    uint64_t len = extended ? get_be64(header + 24) : get_be32(header + 16);
+    if (reply->type == NBD_CHUNK_OFFSET_DATA || reply->type == NBD_CHUNK_OFFSET_HOLE)
+        take_content(p, reply, data, len);
+    else if (reply->type == NBD_CHUNK_NONE)
+        cr_assert_eq(len, 0);
+    else if (reply->type == NBD_CHUNK_ERROR || reply->type == NBD_CHUNK_ERROR_OFFSET)
+        take_error(p, reply, len);
+    else
+        cr_assert_fail("a chunk of type %u", reply->type);
+    return !(get_be16(header + 4) & NBD_CHUNK_DONE);
 }
 
 struct peer_reply peer_take(struct peer *p, uint8_t *data, uint32_t data_len)
 {
     uint8_t header[NBD_SIMPLE_REPLY_BYTES];
+    struct peer_reply reply = {0};
     cr_assert(teststream_sent(p->s) >= sizeof header, "a reply is there");
-    if (get_be32(teststream_look(p->s)) == NBD_MAGIC_STRUCTURED_REPLY) {
-        cr_expect(p->structured, "a chunk only after STRUCTURED_REPLY");
-        return take_chunk(p, data);
+    if (get_be32(teststream_look(p->s)) != NBD_MAGIC_SIMPLE_REPLY) {
+        cr_expect_neq(p->mode, NBD_SIMPLE, "a chunk only to who asked for them");
+        while (take_chunk(p, &reply, data))
+            ;
+        return reply;
     }
+    cr_expect_neq(p->mode, NBD_EXTENDED, "no simple reply after EXTENDED_HEADERS");
     take(p, header, sizeof header);
-    cr_assert_eq(get_be32(header), NBD_MAGIC_SIMPLE_REPLY);
-    struct peer_reply reply = {.error = get_be32(header + 4), .cookie = get_be64(header + 8)};
+    reply.error = get_be32(header + 4);
+    reply.cookie = get_be64(header + 8);
     if (reply.error == 0) {
-        cr_expect(data_len == 0 || !p->structured, "data in chunks after STRUCTURED_REPLY");
+        cr_expect(data_len == 0 || p->mode == NBD_SIMPLE, "data in chunks after STRUCTURED_REPLY");
         reply.len = data_len;
         take(p, data, data_len);
     }
@@ -283,7 +335,7 @@ void peer_expect(struct peer *p, uint64_t cookie, uint32_t error)
     cr_expect_eq(reply.error, error, "error %u, not %u", reply.error, error);
 }
 
-void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, uint32_t len, uint32_t error)
+void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, uint64_t len, uint32_t error)
 {
     uint64_t cookie = test_random(&p->t->seed);
     peer_request(p, flags, command, cookie, off, len);
@@ -291,22 +343,22 @@ void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, ui
     peer_expect(p, cookie, error);
 }
 
-struct peer peer_serving(const struct peer_setup *setup, bool structured)
+struct peer peer_serving(const struct peer_setup *setup, enum nbd_mode mode)
 {
     struct peer p = peer_start(setup);
     peer_connect(&p);
-    peer_go(&p, "disk", structured);
+    peer_go(&p, "disk", mode);
     return p;
 }
 
-struct peer peer_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, bool structured)
+struct peer peer_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, enum nbd_mode mode)
 {
     struct peer p = peer_start(setup);
     holder_init(h, &p.far->loop, size);
     struct nbd_export_options options = {.name = "held", .dev = &h->dev};
     cr_assert_eq(nbd_server_add_export(p.server, &options), 0);
     peer_connect(&p);
-    peer_go(&p, "held", structured);
+    peer_go(&p, "held", mode);
     return p;
 }
 

@@ -38,7 +38,7 @@ struct peer {
     struct memdisk *disk;
     struct nbd_server *server;
     struct teststream *s; /* the stream at hand */
-    bool structured;
+    enum nbd_mode mode;   /* of it */
     uint64_t seed;
 };
 
@@ -64,33 +64,37 @@ uint32_t peer_option_reply(struct peer *p, uint32_t option, uint32_t type, uint8
 void peer_info(struct peer *p, uint32_t option, const char *name, uint32_t name_len, const uint16_t *infos,
                uint16_t count);
 /* From the greeting to transmission on export `name`. Returns the transmission flags. */
-uint16_t peer_go(struct peer *p, const char *name, bool structured);
+uint16_t peer_go(struct peer *p, const char *name, enum nbd_mode mode);
 
 /* A bench with a client in transmission on export "disk"; on one whose device waits for the test. */
-struct peer peer_serving(const struct peer_setup *setup, bool structured);
-struct peer peer_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, bool structured);
+struct peer peer_serving(const struct peer_setup *setup, enum nbd_mode mode);
+struct peer peer_holding(const struct peer_setup *setup, struct holder *h, uint64_t size, enum nbd_mode mode);
 
 /* --- transmission --- */
 
-void peer_request(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint32_t len);
+/* A header as it is given; and one whose write says that it has a payload, as extended ones must. */
+void peer_header(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint64_t len);
+void peer_request(struct peer *p, uint16_t flags, uint16_t command, uint64_t cookie, uint64_t off, uint64_t len);
 void peer_write(struct peer *p, uint16_t flags, uint64_t cookie, uint64_t off, const void *data, uint32_t len);
 
 struct peer_reply {
     bool chunk;
+    unsigned chunks, holes; /* chunks in all; of them holes */
     uint64_t cookie;
     uint32_t error;
-    uint16_t type;  /* of a chunk */
-    uint64_t off;   /* OFFSET_DATA, ERROR_OFFSET */
+    uint16_t type;  /* of the last chunk */
+    uint64_t off;   /* where the data begin; ERROR_OFFSET */
     char text[256]; /* of an error chunk */
-    uint32_t len;   /* bytes of data taken */
+    uint32_t len;   /* bytes of data taken, and of holes, which are zeroes in `data` */
 };
-/* Take one reply. `data_len` is what a successful simple reply carries; a chunk says it itself. `data` may be NULL. */
+/* Take one reply, all chunks of it. `data_len` is what a successful simple reply carries; a chunk says it itself.
+ * `data` may be NULL. */
 struct peer_reply peer_take(struct peer *p, uint8_t *data, uint32_t data_len);
 /* Take a reply without data and check it, simple or chunk. */
 void peer_expect(struct peer *p, uint64_t cookie, uint32_t error);
 /* Take the reply to a read, and check that it is what the disk holds. */
 void peer_expect_data(struct peer *p, uint64_t cookie, uint64_t off, uint32_t len);
 /* Ask and check the answer, in one step. */
-void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, uint32_t len, uint32_t error);
+void peer_ask(struct peer *p, uint16_t flags, uint16_t command, uint64_t off, uint64_t len, uint32_t error);
 
 #endif

@@ -421,7 +421,7 @@ Test(nbd, connections_of_one_export_share_its_device)
     peer_run(&p);
     peer_expect(&p, 1, 0);
     p.s = first;
-    p.structured = false;
+    p.mode = NBD_SIMPLE;
     peer_ask(&p, 0, NBD_CMD_FLUSH, 0, 0, 0);
     cr_expect_eq(p.disk->flushes, 1);
     peer_request(&p, 0, NBD_CMD_READ, 2, 4096, 4096);

@@ -41,7 +41,7 @@ Test(nbd_handshake, export_name_answers_as_of_old)
         cr_expect_eq(get_be64(reply), PEER_DISK_BYTES);
         cr_expect_eq(get_be16(reply + 8), NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA |
                                               NBD_FLAG_SEND_TRIM | NBD_FLAG_SEND_WRITE_ZEROES |
-                                              NBD_FLAG_CAN_MULTI_CONN);
+                                              NBD_FLAG_CAN_MULTI_CONN | NBD_FLAG_SEND_CACHE | NBD_FLAG_SEND_FAST_ZERO);
         peer_ask(&p, 0, NBD_CMD_FLUSH, 0, 0, 0);
         peer_request(&p, 0, NBD_CMD_DISC, 0, 0, 0);
         peer_run(&p);
@@ -95,7 +95,7 @@ Test(nbd_handshake, without_fixed_newstyle_only_export_name_is_served)
 
 Test(nbd_handshake, options_that_are_not_known_are_skipped_and_the_next_one_parses)
 {
-    static const uint32_t options[] = {0, 4, 5, 9, 10, 11, 12, 99, UINT32_MAX};
+    static const uint32_t options[] = {0, 4, 5, 9, 10, 12, 99, UINT32_MAX};
     static const uint32_t lengths[] = {0, 1, 100, 16384, 16385, 200000};
     uint8_t data[PEER_DATA_MAX], *noise = malloc(200000);
     struct peer p = start_at_options(&plain);
@@ -115,7 +115,8 @@ Test(nbd_handshake, options_that_are_not_known_are_skipped_and_the_next_one_pars
 
 Test(nbd_handshake, data_that_is_too_long_is_skipped_and_refused)
 {
-    static const uint32_t options[] = {NBD_OPT_INFO, NBD_OPT_GO, NBD_OPT_LIST, NBD_OPT_ABORT, NBD_OPT_STRUCTURED_REPLY};
+    static const uint32_t options[] = {
+        NBD_OPT_INFO, NBD_OPT_GO, NBD_OPT_LIST, NBD_OPT_ABORT, NBD_OPT_STRUCTURED_REPLY, NBD_OPT_EXTENDED_HEADERS};
     static uint8_t noise[NBD_OPTION_DATA_MAX + 1];
     uint8_t data[PEER_DATA_MAX];
     struct peer p = start_at_options(&plain);
@@ -138,6 +139,7 @@ Test(nbd_handshake, malformed_data_is_invalid_and_nothing_worse)
     } cases[] = {
         {NBD_OPT_LIST, "x", 1},
         {NBD_OPT_STRUCTURED_REPLY, "x", 1},
+        {NBD_OPT_EXTENDED_HEADERS, "x", 1},
         {NBD_OPT_GO, "", 0},
         {NBD_OPT_GO, "\xff\xff\xff\xff\0\0", 6}, /* CVE-2022-26495 */
         {NBD_OPT_INFO,
@@ -251,9 +253,9 @@ Test(nbd_handshake, flags_tell_the_truth_about_the_export)
         bool read_only, device_read_only, discards, rotational, structured;
         uint16_t flags;
     } cases[] = {
-        {false, false, true, false, false, 0x16d},  {false, false, true, false, true, 0x1ed},
-        {false, false, false, false, false, 0x14d}, {false, false, true, true, false, 0x17d},
-        {true, false, true, false, false, 0x10f},   {false, true, true, false, true, 0x18f},
+        {false, false, true, false, false, 0xd6d},  {false, false, true, false, true, 0xded},
+        {false, false, false, false, false, 0x54d}, {false, false, true, true, false, 0xd7d},
+        {true, false, true, false, false, 0x50f},   {false, true, true, false, true, 0x58f},
     };
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct peer p = peer_start(&plain);
@@ -451,5 +453,53 @@ Test(nbd_handshake, further_connections_are_closed_at_once)
     peer_run(&p);
     peer_forget(&p);
     p.s = second;
+    peer_stop(&p);
+}
+
+static void expect_ack(struct peer *p, uint32_t option)
+{
+    uint8_t data[PEER_DATA_MAX];
+    peer_option(p, option, NULL, 0);
+    cr_expect_eq(peer_option_reply(p, option, NBD_REP_ACK, data), 0u);
+}
+
+Test(nbd_handshake, extended_headers_outdo_structured_replies_whichever_was_asked_first)
+{
+    struct peer p = start_at_options(&plain);
+    expect_ack(&p, NBD_OPT_STRUCTURED_REPLY);
+    expect_ack(&p, NBD_OPT_EXTENDED_HEADERS);
+    peer_option(&p, NBD_OPT_STRUCTURED_REPLY, NULL, 0);
+    expect_refused(&p, NBD_OPT_STRUCTURED_REPLY, NBD_REP_ERR_EXT_HEADER_REQD);
+    expect_ack(&p, NBD_OPT_EXTENDED_HEADERS);
+    uint8_t data[PEER_DATA_MAX];
+    peer_info(&p, NBD_OPT_GO, "disk", 4, NULL, 0);
+    peer_option_reply(&p, NBD_OPT_GO, NBD_REP_INFO, data);
+    cr_expect(get_be16(data + 10) & NBD_FLAG_SEND_DF);
+    peer_option_reply(&p, NBD_OPT_GO, NBD_REP_ACK, data);
+    p.mode = NBD_EXTENDED;
+    peer_ask(&p, 0, NBD_CMD_FLUSH, 0, 0, 0);
+    peer_stop(&p);
+}
+
+Test(nbd_handshake, a_refused_extended_headers_changes_nothing)
+{
+    struct peer p = start_at_options(&plain);
+    uint8_t data[PEER_DATA_MAX];
+    peer_option(&p, NBD_OPT_EXTENDED_HEADERS, "x", 1);
+    expect_refused(&p, NBD_OPT_EXTENDED_HEADERS, NBD_REP_ERR_INVALID);
+    peer_info(&p, NBD_OPT_GO, "disk", 4, NULL, 0);
+    peer_option_reply(&p, NBD_OPT_GO, NBD_REP_INFO, data);
+    peer_option_reply(&p, NBD_OPT_GO, NBD_REP_ACK, data);
+    peer_ask(&p, 0, NBD_CMD_FLUSH, 0, 0, 0);
+    peer_stop(&p);
+}
+
+Test(nbd_handshake, export_name_after_extended_headers_ends_the_connection)
+{
+    struct peer p = start_at_options(&plain);
+    expect_ack(&p, NBD_OPT_EXTENDED_HEADERS);
+    peer_option(&p, NBD_OPT_EXPORT_NAME, "disk", 4);
+    cr_expect_eq(teststream_sent(p.s), 0u);
+    peer_forget(&p);
     peer_stop(&p);
 }

@@ -112,22 +112,22 @@ Test(nbd_protocol, a_request_on_the_wire)
 {
     uint8_t bytes[NBD_REQUEST_BYTES + 1] = "\x25\x60\x95\x13\0\2\0\6\1\2\3\4\5\6\7\10\0\0\0\1\0\0\0\0\xff\xff\xfe\0";
     struct nbd_request_header head;
-    cr_expect(nbd_parse_request(bytes, &head));
+    cr_expect(nbd_parse_request(bytes, NBD_SIMPLE, &head));
     cr_expect_eq(head.flags, NBD_CMD_NO_HOLE);
     cr_expect_eq(head.command, NBD_CMD_WRITE_ZEROES);
     cr_expect_eq(head.cookie, 0x0102030405060708ull);
     cr_expect_eq(head.off, 1ull << 32);
     cr_expect_eq(head.len, 0xfffffe00u);
-    cr_expect_eq(nbd_request_payload(&head), 0u);
+    cr_expect_eq(nbd_request_payload(&head, NBD_SIMPLE), 0u);
     head.command = NBD_CMD_WRITE;
-    cr_expect_eq(nbd_request_payload(&head), 0xfffffe00u);
+    cr_expect_eq(nbd_request_payload(&head, NBD_SIMPLE), 0xfffffe00u);
     bytes[0]++;
-    cr_expect_not(nbd_parse_request(bytes, &head));
+    cr_expect_not(nbd_parse_request(bytes, NBD_SIMPLE, &head));
 }
 
 enum {
     FULL = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA | NBD_FLAG_SEND_TRIM |
-           NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_SEND_DF,
+           NBD_FLAG_SEND_WRITE_ZEROES | NBD_FLAG_SEND_DF | NBD_FLAG_SEND_CACHE,
     SIZE = 1 << 20,
     PAYLOAD = 1 << 19,
 };
@@ -146,8 +146,9 @@ Test(nbd_protocol, what_a_request_may_ask)
         {"read at the end", {0, NBD_CMD_READ, 1, SIZE, 512}, FULL, NBD_FAULT_BEYOND_END},
         {"read far away", {0, NBD_CMD_READ, 1, UINT64_MAX - 511, 512}, FULL, NBD_FAULT_BEYOND_END},
         {"read nothing", {0, NBD_CMD_READ, 1, 0, 0}, FULL, NBD_FAULT_EMPTY},
-        {"read at 1", {0, NBD_CMD_READ, 1, 1, 512}, FULL, NBD_FAULT_UNALIGNED},
-        {"read 513", {0, NBD_CMD_READ, 1, 0, 513}, FULL, NBD_FAULT_UNALIGNED},
+        {"read at 1", {0, NBD_CMD_READ, 1, 1, 512}, FULL, NBD_FAULT_NONE},
+        {"read of the last byte", {0, NBD_CMD_READ, 1, SIZE - 1, 1}, FULL, NBD_FAULT_NONE},
+        {"read of one byte too many", {0, NBD_CMD_READ, 1, SIZE - 1, 2}, FULL, NBD_FAULT_BEYOND_END},
         {"longest read", {0, NBD_CMD_READ, 1, 0, PAYLOAD}, FULL, NBD_FAULT_NONE},
         {"too long a read", {0, NBD_CMD_READ, 1, 0, PAYLOAD + 512}, FULL, NBD_FAULT_TOO_LONG},
         {"read, FUA", {NBD_CMD_FUA, NBD_CMD_READ, 1, 0, 512}, FULL, NBD_FAULT_NONE},
@@ -180,16 +181,76 @@ Test(nbd_protocol, what_a_request_may_ask)
         {"zeroes, read-only", {0, NBD_CMD_WRITE_ZEROES, 1, 0, 512}, NBD_FLAG_READ_ONLY, NBD_FAULT_READ_ONLY},
         {"FAST_ZERO not offered", {NBD_CMD_FAST_ZERO, NBD_CMD_WRITE_ZEROES, 1, 0, 512}, FULL, NBD_FAULT_FLAGS},
         {"FAST_ZERO offered",
-         {NBD_CMD_FAST_ZERO, NBD_CMD_WRITE_ZEROES, 1, 0, 512},
+         {NBD_CMD_FAST_ZERO, NBD_CMD_WRITE_ZEROES, 1, 0, 8192},
          FULL | NBD_FLAG_SEND_FAST_ZERO,
          NBD_FAULT_NONE},
-        {"cache", {0, 5, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
+        {"the space kept, fast",
+         {NBD_CMD_FAST_ZERO | NBD_CMD_NO_HOLE, NBD_CMD_WRITE_ZEROES, 1, 0, SIZE},
+         FULL | NBD_FLAG_SEND_FAST_ZERO,
+         NBD_FAULT_SLOW},
+        {"a unit, fast",
+         {NBD_CMD_FAST_ZERO, NBD_CMD_WRITE_ZEROES, 1, 7680, 9216},
+         FULL | NBD_FLAG_SEND_FAST_ZERO,
+         NBD_FAULT_NONE},
+        {"no whole unit, fast",
+         {NBD_CMD_FAST_ZERO, NBD_CMD_WRITE_ZEROES, 1, 512, 15360},
+         FULL | NBD_FLAG_SEND_FAST_ZERO,
+         NBD_FAULT_SLOW},
+        {"beyond the end, fast",
+         {NBD_CMD_FAST_ZERO, NBD_CMD_WRITE_ZEROES, 1, SIZE, 512},
+         FULL | NBD_FLAG_SEND_FAST_ZERO,
+         NBD_FAULT_NO_ROOM},
+        {"cache", {NBD_CMD_FUA, NBD_CMD_CACHE, 1, 7, 9}, FULL, NBD_FAULT_NONE},
+        {"cache all of a read-only export", {0, NBD_CMD_CACHE, 1, 0, SIZE}, FULL | NBD_FLAG_READ_ONLY, NBD_FAULT_NONE},
+        {"cache past the end", {0, NBD_CMD_CACHE, 1, 0, SIZE + 1}, FULL, NBD_FAULT_BEYOND_END},
+        {"cache nothing", {0, NBD_CMD_CACHE, 1, 0, 0}, FULL, NBD_FAULT_EMPTY},
+        {"cache, DF", {NBD_CMD_DF, NBD_CMD_CACHE, 1, 0, 512}, FULL, NBD_FAULT_FLAGS},
+        {"cache not offered", {0, NBD_CMD_CACHE, 1, 0, 512}, FULL & ~NBD_FLAG_SEND_CACHE, NBD_FAULT_NOT_OFFERED},
+        {"trim of some bytes", {0, NBD_CMD_TRIM, 1, 1, 100}, FULL, NBD_FAULT_NONE},
         {"block status", {0, 7, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
         {"resize", {0, 8, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
         {"command 65535", {0, 65535, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
     };
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered};
+        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, NBD_SIMPLE, 8192};
+        enum nbd_fault fault = nbd_request_check(&cases[i].head, &rules);
+        cr_expect_eq(fault, cases[i].fault, "%s: %s", cases[i].what, nbd_fault_text(fault));
+    }
+}
+
+Test(nbd_protocol, what_the_mode_changes)
+{
+    static const struct {
+        const char *what;
+        struct nbd_request_header head; /* flags, command, cookie, off, len */
+        uint16_t offered;
+        enum nbd_fault fault;
+        enum nbd_mode mode;
+    } cases[] = {
+        {"the same in chunks", {0, NBD_CMD_READ, 1, 0, PAYLOAD + 1}, FULL, NBD_FAULT_READ_TOO_LONG, NBD_STRUCTURED},
+        {"the same unfragmented",
+         {NBD_CMD_DF, NBD_CMD_READ, 1, 0, PAYLOAD + 1},
+         FULL,
+         NBD_FAULT_READ_TOO_LONG,
+         NBD_STRUCTURED},
+        {"read of 8 EiB", {0, NBD_CMD_READ, 1, 0, 1ull << 63}, FULL, NBD_FAULT_READ_TOO_LONG, NBD_EXTENDED},
+        {"trim of 8 EiB", {0, NBD_CMD_TRIM, 1, 0, 1ull << 63}, FULL, NBD_FAULT_BEYOND_END, NBD_EXTENDED},
+        {"trim that wraps", {0, NBD_CMD_TRIM, 1, 1024, UINT64_MAX}, FULL, NBD_FAULT_BEYOND_END, NBD_EXTENDED},
+        {"extended write",
+         {NBD_CMD_PAYLOAD_LEN | NBD_CMD_FUA, NBD_CMD_WRITE, 1, 0, 512},
+         FULL,
+         NBD_FAULT_NONE,
+         NBD_EXTENDED},
+        {"without saying so", {0, NBD_CMD_WRITE, 1, 0, 512}, FULL, NBD_FAULT_NO_PAYLOAD, NBD_EXTENDED},
+        {"a payload in compact",
+         {NBD_CMD_PAYLOAD_LEN, NBD_CMD_WRITE, 1, 0, 512},
+         FULL,
+         NBD_FAULT_FLAGS,
+         NBD_STRUCTURED},
+        {"trim with a payload", {NBD_CMD_PAYLOAD_LEN, NBD_CMD_TRIM, 1, 0, 512}, FULL, NBD_FAULT_FLAGS, NBD_EXTENDED},
+    };
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, cases[i].mode, 8192};
         enum nbd_fault fault = nbd_request_check(&cases[i].head, &rules);
         cr_expect_eq(fault, cases[i].fault, "%s: %s", cases[i].what, nbd_fault_text(fault));
     }
@@ -209,30 +270,48 @@ Test(nbd_protocol, every_status_of_a_device_is_an_error_of_the_document)
 
 Test(nbd_protocol, every_fault_has_a_number_and_a_text_that_fits)
 {
-    uint8_t out[NBD_REPLY_HEADER_MAX];
+    uint8_t out[NBD_ERROR_BYTES_MAX];
     uint64_t off = 0x1122334455667788ull;
     for (unsigned fault = NBD_FAULT_NONE + 1; fault < NBD_FAULT_COUNT; fault++) {
         cr_expect_neq(nbd_fault_number(fault), 0u, "fault %u", fault);
         size_t text = strlen(nbd_fault_text(fault));
         cr_expect_gt(text, 0u, "fault %u", fault);
-        cr_expect_eq(nbd_build_error_chunk(out, 7, fault, &off), 34 + text);
+        cr_expect_eq(nbd_build_error(out, &(struct nbd_reply_to){NBD_STRUCTURED, 7, 8}, fault, &off), 34 + text);
         cr_expect_eq(get_be16(out + 6), NBD_CHUNK_ERROR_OFFSET);
         cr_expect_eq(get_be32(out + 16), 14 + text);
         cr_expect_eq(get_be16(out + 24), text);
         cr_expect_eq(get_be64(out + 26 + text), off);
+        cr_expect_eq(nbd_build_error(out, &(struct nbd_reply_to){NBD_EXTENDED, 7, 8}, fault, &off), 46 + text);
+        cr_expect_eq(get_be64(out + 16), 8);
+        cr_expect_eq(get_be64(out + 24), 14 + text);
+        cr_expect_eq(get_be64(out + 38 + text), off);
+        cr_expect_eq(nbd_build_error(out, &(struct nbd_reply_to){NBD_SIMPLE, 7, 8}, fault, &off), 16);
     }
 }
 
 Test(nbd_protocol, replies_on_the_wire)
 {
+    static const struct nbd_reply_to old = {NBD_SIMPLE, 9, 512}, chunks = {NBD_STRUCTURED, 9, 512},
+                                     extended = {NBD_EXTENDED, 9, 512};
     static const uint8_t simple[] = "\x67\x44\x66\x98\0\0\0\26\0\0\0\0\0\0\0\11";
     static const uint8_t data[] = "\x66\x8e\x33\xef\0\1\0\1\0\0\0\0\0\0\0\11\0\0\x10\x08\0\0\0\0\0\0\2\0";
+    static const uint8_t hole[] = "\x66\x8e\x33\xef\0\0\0\2\0\0\0\0\0\0\0\11\0\0\0\14\0\0\0\0\0\0\2\0\0\0\x10\0";
     static const uint8_t error[] = "\x66\x8e\x33\xef\0\1\x80\1\0\0\0\0\0\0\0\11\0\0\0\21\0\0\0\5\0\13media error";
-    uint8_t out[NBD_REPLY_HEADER_MAX];
-    cr_expect_eq(nbd_build_simple_reply(out, 9, 22), sizeof simple - 1);
+    static const uint8_t none[] = "\x6e\x8a\x27\x8c\0\1\0\0\0\0\0\0\0\0\0\11\0\0\0\0\0\0\2\0\0\0\0\0\0\0\0\0";
+    static const uint8_t long_data[] = "\x6e\x8a\x27\x8c\0\1\0\1\0\0\0\0\0\0\0\11\0\0\0\0\0\0\2\0\0\0\0\0\0\0\x10\x08"
+                                       "\0\0\0\0\0\0\2\0";
+    uint8_t out[NBD_ERROR_BYTES_MAX];
+    cr_expect_eq(nbd_build_error(out, &old, NBD_FAULT_FLAGS, NULL), sizeof simple - 1);
     cr_expect_arr_eq(out, simple, sizeof simple - 1);
-    cr_expect_eq(nbd_build_data_chunk(out, 9, 512, 4096), sizeof data - 1);
+    cr_expect_eq(nbd_build_data(out, &chunks, 512, 4096, true), sizeof data - 1);
     cr_expect_arr_eq(out, data, sizeof data - 1);
-    cr_expect_eq(nbd_build_error_chunk(out, 9, NBD_FAULT_MEDIA, NULL), sizeof error - 1);
+    cr_expect_eq(nbd_build_hole(out, &chunks, 512, 4096, false), sizeof hole - 1);
+    cr_expect_arr_eq(out, hole, sizeof hole - 1);
+    cr_expect_eq(nbd_build_error(out, &chunks, NBD_FAULT_MEDIA, NULL), sizeof error - 1);
     cr_expect_arr_eq(out, error, sizeof error - 1);
+    cr_expect_eq(nbd_build_success(out, &chunks), NBD_SIMPLE_REPLY_BYTES);
+    cr_expect_eq(nbd_build_success(out, &extended), sizeof none - 1);
+    cr_expect_arr_eq(out, none, sizeof none - 1);
+    cr_expect_eq(nbd_build_data(out, &extended, 512, 4096, true), sizeof long_data - 1);
+    cr_expect_arr_eq(out, long_data, sizeof long_data - 1);
 }
