@@ -88,7 +88,7 @@ struct blk_info {
     uint32_t optimal_io;     /* bytes of one full row of data; 0: no preference */
     uint64_t max_request;    /* longest READ or WRITE in bytes; 0: no limit */
     uint32_t atomic_write;   /* a WRITE within an aligned run of so many bytes is done whole or not at all, also in a
-                                crash; a multiple of logical_block, at most max_request; 0: no more than a logical block */
+                                crash; a multiple of logical_block, at most max_request; 0: no promise */
     bool rotational;
     bool discards;       /* BLK_DISCARD does something */
     bool discard_zeroes; /* a discarded block reads as zeroes */

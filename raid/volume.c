@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-enum { RUNS_DEFAULT = 1024, ROWS_DEFAULT = 256, ZERO_PARTS = 32, LOCK_BUCKETS = 1024 };
+enum { RUNS_DEFAULT = 1024, ROWS_DEFAULT = 256, ZERO_PARTS = 32, LOCK_BUCKETS = 1024, LEAST_BLOCK = 512 };
 #define ROW_MEMORY_MAX  (8 * MIB)
 #define NARROW_ROW_MAX  (4 * MIB)
 #define NARROW_WINDOW   (64 * KIB)
@@ -197,6 +197,27 @@ static uint64_t longest_run(const struct volume *v)
     return most;
 }
 
+/*
+ * How much of a write is whole after a crash: one block, and that only where a block of the volume is one of each disk,
+ * and what is computed for a lost one is never made of old and new. So of copies and of plain stripes; of parity with
+ * policy journal, where all that a write changes is replayed or none of it. With the other policies, while a disk is
+ * away, a write that was cut short can leave a block that is neither.
+ *
+ * Not more than a block, also with policy journal, though a record is whole: a write is cut into several records around
+ * blocks that more disks cannot read than the level bears (window_narrow() in row.c).
+ */
+static uint32_t atomic_write(const struct volume *v, uint32_t block)
+{
+    if (v->layout.parity && v->consistency != SB_JOURNAL)
+        return 0;
+    for (unsigned slot = 0; slot < v->layout.spec.members; slot++) {
+        const struct member *m = volume_member(v, slot);
+        if (m->dev == NULL ? block > LEAST_BLOCK : m->dev->info.logical_block < block)
+            return 0;
+    }
+    return block;
+}
+
 static struct blk_info info_of(const struct volume *v, const struct volume_options *o)
 {
     struct blk_info info = {.size = o->size,
@@ -204,6 +225,7 @@ static struct blk_info info_of(const struct volume *v, const struct volume_optio
                             .physical_block = o->logical_block,
                             .optimal_io = (uint32_t)MIN(v->layout.row_data, UINT32_MAX),
                             .max_request = REQUEST_MAX,
+                            .atomic_write = atomic_write(v, o->logical_block),
                             .rotational = any_member(v, is_rotational),
                             .discards = v->map != NULL || any_member(v, discards),
                             .volatile_cache = any_absent(v) || any_member(v, has_volatile_cache)};

@@ -21,6 +21,7 @@
  *     them. Policies ppl and journal: its record is in the journal, or losses that it was planned with are on disk
  *     (raid/journal_store.h, J1). Whatever the policy, the first write ever fills the whole row; only when that is durable the map says so, and only then is it acknowledged:
  * until then, and after a crash, the row reads as zeroes. A discard of a whole row is a change of the map.
+ * V6  A block is old or new after a crash, unless a disk is away from a parity level without a journal (volume.c).
  */
 #ifndef RAID_VOLUME_H
 #define RAID_VOLUME_H

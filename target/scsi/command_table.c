@@ -195,7 +195,7 @@ bool scsi_command_supported(const struct scsi_command *command, const struct scs
         return true;
     return (!(command->flags & COMMAND_UNMAPS) || lu->dev->info.discards) &&
            (!(command->flags & COMMAND_REMOVABLE) || lu->options.removable) &&
-           (!(command->flags & COMMAND_WHOLE) || lu_atomic_blocks(lu) > 1);
+           (!(command->flags & COMMAND_WHOLE) || lu_atomic_blocks(lu) > 0);
 }
 
 bool scsi_opcode_has_actions(uint8_t opcode)

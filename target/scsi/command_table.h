@@ -22,7 +22,7 @@ enum {
     COMMAND_READS = 128,         /* allowed under a persistent reservation that excludes writing only (SPC-4 5.12.1) */
     COMMAND_HARMLESS = 256,      /* allowed under any */
     COMMAND_PERSISTENT = 512,    /* conflicts with any SPC-2 reservation, one's own included (SPC-2 5.5.1) */
-    COMMAND_WHOLE = 1024,        /* exists only where the device writes more than a block atomically */
+    COMMAND_WHOLE = 1024,        /* exists only where the device promises writes that are whole */
     COMMAND_COPIES = 2048, /* reads here and writes there: what it may do is looked at piece by piece (copy_move.h) */
     COMMAND_MEDIUM = 4096, /* needs the medium: not while it is ejected */
     COMMAND_REMOVABLE = 8192, /* exists only where the medium is removable */

@@ -111,10 +111,10 @@ static inline uint64_t lu_blocks(const struct scsi_lu *lu)
     return lu->dev->info.size / lu->dev->info.logical_block;
 }
 
-/* Blocks that are written whole or not at all, from a multiple of them on. */
+/* Blocks that are written whole or not at all, from a multiple of them on; 0: there is no such promise. */
 static inline uint32_t lu_atomic_blocks(const struct scsi_lu *lu)
 {
-    return MAX(lu->dev->info.atomic_write / lu->dev->info.logical_block, 1u);
+    return lu->dev->info.atomic_write / lu->dev->info.logical_block;
 }
 
 #endif

@@ -149,10 +149,8 @@ static uint32_t page_block_limits(uint8_t *out, const struct scsi_lu *lu)
     if (info->discards)
         put_unmap_limits(out, lu);
     put_be64(out + 32, blocks_of(lu, SCSI_WRITE_SAME_MAX));
-    if (lu_atomic_blocks(lu) > 1) {
-        put_be32(out + 40, lu_atomic_blocks(lu)); /* MAXIMUM ATOMIC TRANSFER LENGTH */
-        put_be32(out + 44, lu_atomic_blocks(lu)); /* ATOMIC ALIGNMENT */
-    }
+    put_be32(out + 40, lu_atomic_blocks(lu)); /* MAXIMUM ATOMIC TRANSFER LENGTH; 0: no WRITE ATOMIC */
+    put_be32(out + 44, lu_atomic_blocks(lu)); /* ATOMIC ALIGNMENT */
     return 0x3c;
 }
 

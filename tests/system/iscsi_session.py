@@ -225,4 +225,28 @@ def what_discarding_initiators_look_at(rig):
     assert page[5] & 0x80 and page[6] & 7 in (1, 2)
 
 
+def write_atomic(lba, blocks, boundary=0):
+    return cdb(*struct.pack(">BBQHHB", 0x9C, 0, lba, boundary, blocks, 0))
+
+
+@case("WRITE ATOMIC(16): LUN 1, with a journal, promises one block; LUN 0, with parity and without, promises none and has no such command")
+def writes_that_are_whole(rig):
+    s = rig.session()
+    s.make_ready(1)
+    for lun, limit in ((0, 0), (1, 1)):
+        page = s.do(inquiry(64, 0xB0), read=64, lun=lun).is_good().data
+        assert struct.unpack(">5I", page[44:64]) == (limit, limit, 0, 0, 0), (lun, page[44:64].hex())
+        supported = s.do(cdb(0xA3, 0x0C, 1, 0x9C, 0, 0, 0, 0, 0, 20), read=20, lun=lun).data
+        assert supported[1] & 7 == (3 if limit else 1), (lun, supported.hex())
+    s.do(write_atomic(0, 1), write=bytes(BLOCK)).failed("5/20/00")
+    data = os.urandom(BLOCK)
+    s.do(write_atomic(7, 1), write=data, lun=1).is_good()
+    assert s.do(read10(7, 1), read=BLOCK, lun=1).is_good().data == data
+    s.do(write_atomic(7, 0), lun=1).is_good()
+    s.do(write_atomic(7, 2), write=bytes(2 * BLOCK), lun=1).failed("5/24/00")
+    s.do(write_atomic(7, 1, boundary=1), write=bytes(BLOCK), lun=1).failed("5/24/00")
+    s.do(write_atomic(1 << 40, 1), write=bytes(BLOCK), lun=1).failed("5/21/00")
+    assert s.do(read10(7, 1), read=BLOCK, lun=1).is_good().data == data
+
+
 main()

@@ -6,7 +6,7 @@ export PYTHONDONTWRITEBYTECODE=1
 here=$(dirname "$0")
 EXAMPLE=iqn.2026-01.org.example
 make_disks 3 96M
-EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; }'
+EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; consistency = "journal"; }'
 EXTRA_LUNS=', { lun = 1; volume = "r/w"; }'
 for n in $(seq 20); do
     EXTRA_TARGETS="${EXTRA_TARGETS:-}, { name = \"$EXAMPLE:more-$n\"; luns = ( { lun = 0; volume = \"r/w\"; } ); }"

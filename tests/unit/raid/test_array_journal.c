@@ -74,6 +74,25 @@ Test(array_journal, a_policy_that_cannot_be_is_refused_with_the_reason)
     }
 }
 
+Test(array_journal, a_block_is_whole_after_a_crash_where_no_disk_that_is_away_is_computed_from_half_a_write)
+{
+    static const struct {
+        enum raid_level level;
+        unsigned disks;
+        enum sb_consistency policy;
+        uint32_t whole;
+    } cases[] = {{RAID_0, 3, SB_RESYNC, 512},  {RAID_1, 2, SB_RESYNC, 512},  {RAID_1, 2, SB_BITMAP, 512},
+                 {RAID_10, 4, SB_BITMAP, 512}, {RAID_5, 3, SB_RESYNC, 0},    {RAID_5, 3, SB_BITMAP, 0},
+                 {RAID_5, 3, SB_PPL, 0},       {RAID_5, 3, SB_JOURNAL, 512}, {RAID_6, 4, SB_BITMAP, 0},
+                 {RAID_6, 4, SB_JOURNAL, 512}, {RAID_50, 6, SB_PPL, 0},      {RAID_60, 8, SB_JOURNAL, 512}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct rig *rig = rig_with(cases[i].disks, cases[i].level, cases[i].policy);
+        cr_expect_eq(array_volume(rig->array, "v")->info.atomic_write, cases[i].whole, "%s, policy %u",
+                     raid_level_name(cases[i].level), cases[i].policy);
+        rig_destroy(rig);
+    }
+}
+
 Test(array_journal, policy_resync_marks_nothing_and_suspects_all_that_was_written)
 {
     struct rig *rig = rig_with(3, RAID_5, SB_RESYNC);

@@ -46,6 +46,24 @@ Test(volume, promises_nothing_for_a_disk_that_is_not_there)
     bench_close(b);
 }
 
+Test(volume, promises_a_whole_block_where_it_is_one_of_every_disk)
+{
+    static const struct {
+        uint32_t block, disk_block;
+        uint64_t absent;
+        uint32_t whole;
+    } table[] = {{512, 512, 0, 512}, {4096, 4096, 0, 4096}, {4096, 512, 0, 0}, {512, 512, 1, 512}, {4096, 4096, 1, 0}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(table); i++) {
+        struct bench *b = bench_open(&(struct bench_options){.layout = shapes[3],
+                                                             .logical_block = table[i].block,
+                                                             .member_block = table[i].disk_block,
+                                                             .absent = table[i].absent},
+                                     1);
+        cr_expect_eq(b->dev->info.atomic_write, table[i].whole, "row %u", i);
+        bench_close(b);
+    }
+}
+
 Test(volume, says_what_it_is)
 {
     struct bench *b = open_shape(11, 0, 1); /* RAID 5 of five, 8 KiB chunks */

@@ -186,6 +186,7 @@ static void options_complete(struct bench_options *o)
         l->copies = l->level == RAID_1 ? l->members : 1;
     o->extent = o->extent != 0 ? o->extent : 96 * KIB;
     o->logical_block = o->logical_block != 0 ? o->logical_block : 512;
+    o->member_block = o->member_block != 0 ? o->member_block : o->logical_block;
 }
 
 static void member_create(struct bench *b, unsigned slot)
@@ -193,7 +194,7 @@ static void member_create(struct bench *b, unsigned slot)
     char name[8];
     uint64_t size = DATA_START + VOLUME_START + 2 * b->options.extent;
     text_format(name, sizeof name, "m%u", slot);
-    b->disks[slot] = memdisk_create(&b->t->loop, name, size, b->options.logical_block);
+    b->disks[slot] = memdisk_create(&b->t->loop, name, size, b->options.member_block);
     b->disks[slot]->latency_ns = b->options.instant ? 0 : 20000;
     b->disks[slot]->dev.info.max_request = b->options.member_max_request;
     b->disks[slot]->dev.info.discards = b->disks[slot]->dev.info.discard_zeroes = !b->options.no_discard;

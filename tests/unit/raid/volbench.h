@@ -18,6 +18,7 @@ struct bench_options {
     struct layout_spec layout; /* chunk 0: 8 KiB */
     uint64_t extent;           /* 0: 96 KiB */
     uint32_t logical_block;    /* 0: 512 */
+    uint32_t member_block;     /* 0: the same */
     unsigned runs_max, rows_max;
     uint64_t scratch_bytes;
     uint64_t absent; /* members that are not there from the start */

@@ -124,6 +124,20 @@ Test(scsi_whole, write_atomic_is_there_only_where_the_device_promises_it)
     rig_destroy(rig);
 }
 
+Test(scsi_whole, write_atomic_of_one_block_is_there_where_no_more_is_promised)
+{
+    struct rig *rig = rig_create(NULL);
+    rig->disk->dev.info.atomic_write = 512;
+    test_fill(data, 1024, 3);
+    const struct rig_reply *reply = rig_do(rig, rig->a, CDB(0x12, 1, 0xb0, 0, 255), NULL, 0);
+    cr_expect_eq(get_be32(reply->data + 44), 1, "MAXIMUM ATOMIC TRANSFER LENGTH");
+    cr_expect_eq(get_be32(reply->data + 48), 1, "ATOMIC ALIGNMENT");
+    cr_expect_str_eq(outcome(rig, cdb16(WRITE_ATOMIC, FUA, 17, 1), data, 512), "good");
+    cr_expect_arr_eq(rig->disk->bytes + 17 * 512, data, 512);
+    cr_expect_str_eq(outcome(rig, cdb16(WRITE_ATOMIC, 0, 17, 2), data, 1024), "5/24/00");
+    rig_destroy(rig);
+}
+
 Test(scsi_whole, write_atomic_is_one_request_within_what_the_device_promises)
 {
     static const struct {
