@@ -202,9 +202,9 @@ loads := $(B)/tests/bench/load_nbd $(B)/tests/bench/load_iscsi
 .PHONY: loads
 .SECONDARY: $(call obj,$(wildcard tests/bench/*.c))
 loads: $(loads)
-$(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/load.o $(call lib,core)
+$(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/load.o $(B)/tests/bench/load_tls.o $(call lib,core)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal libssl libcrypto)
 
 # -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \
@@ -212,7 +212,7 @@ BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-de
 TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3 libiscsi-bin fio e2fsprogs fuse3 openssl \
               git curl
 LINT_DEPS  := clang-format cppcheck shellcheck mandoc
-BENCH_DEPS := nbdkit tgt linux-perf
+BENCH_DEPS := nbdkit nbd-server qemu-system-common tgt linux-perf
 .PHONY: deps
 deps:
 	$(Q)etc/deps.sh $(BUILD_DEPS) $(if $(filter demo,$(DEPS_FOR)),,$(TEST_DEPS) $(LINT_DEPS)) $(if $(filter bench,$(DEPS_FOR)),$(BENCH_DEPS))

@@ -2,6 +2,7 @@
 #include "tests/bench/load.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <netdb.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "tests/bench/load_tls.h"
 
 enum { IN_ROOM = 1 << 20, STAMP_UNIT = 512, SAMPLES_MAX = 2048, POLL_MS = 10000 };
 enum { OCTAVE_STEPS = 32, BUCKETS = 40 * OCTAVE_STEPS };
@@ -104,7 +106,9 @@ static int connect_tcp(const char *uri)
 void load_send_all(struct load_connection *c, const void *bytes, uint64_t len)
 {
     for (uint64_t sent = 0; sent < len;) {
-        ssize_t n = send(c->fd, (const uint8_t *)bytes + sent, len - sent, MSG_NOSIGNAL);
+        struct iovec rest = {(uint8_t *)(uintptr_t)bytes + sent, len - sent};
+        ssize_t n =
+            c->tls != NULL ? load_tls_send(c->tls, &rest, 1) : send(c->fd, rest.iov_base, rest.iov_len, MSG_NOSIGNAL);
         if (n < 0)
             load_fail("send: %s", strerror(errno));
         sent += (uint64_t)n;
@@ -114,7 +118,8 @@ void load_send_all(struct load_connection *c, const void *bytes, uint64_t len)
 void load_receive_all(struct load_connection *c, void *bytes, uint64_t len)
 {
     for (uint64_t got = 0; got < len;) {
-        ssize_t n = recv(c->fd, (uint8_t *)bytes + got, len - got, 0);
+        uint8_t *at = (uint8_t *)bytes + got;
+        ssize_t n = c->tls != NULL ? load_tls_receive(c->tls, at, len - got) : recv(c->fd, at, len - got, 0);
         if (n <= 0)
             load_fail("receive: %s", n == 0 ? "the server closed the connection" : strerror(errno));
         got += (uint64_t)n;
@@ -262,16 +267,29 @@ static void parse_input(struct load *load, struct load_connection *c)
     memmove(c->in, at, c->in_have);
 }
 
-static void receive_once(struct load *load, struct load_connection *c)
+/* False: there is nothing now. */
+static bool receive_some(struct load_connection *c)
 {
-    ssize_t n = recv(c->fd, c->in + c->in_have, IN_ROOM - c->in_have, MSG_DONTWAIT);
+    uint8_t *at = c->in + c->in_have;
+    uint64_t room = IN_ROOM - c->in_have;
+    ssize_t n = c->tls != NULL ? load_tls_receive(c->tls, at, room) : recv(c->fd, at, room, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return false;
     if (n <= 0)
         load_fail("receive: %s", n == 0 ? "the server closed the connection" : strerror(errno));
     c->in_have += (uint64_t)n;
-    load->now_ns = clock_ns(CLOCK_MONOTONIC);
-    parse_input(load, c);
+    return true;
+}
+
+/* With TLS a call brings one record: as many as there are, for no poll tells of those that were read from the socket. */
+static void receive_once(struct load *load, struct load_connection *c)
+{
+    while (receive_some(c)) {
+        load->now_ns = clock_ns(CLOCK_MONOTONIC);
+        parse_input(load, c);
+        if (c->tls == NULL)
+            return;
+    }
 }
 
 static void drop_sent(struct load_connection *c, uint64_t sent)
@@ -294,7 +312,8 @@ static void send_once(struct load_connection *c)
     if (c->out_count == 0)
         return;
     struct msghdr message = {.msg_iov = c->out, .msg_iovlen = MIN(c->out_count, (unsigned)IOV_MAX)};
-    ssize_t n = sendmsg(c->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = c->tls != NULL ? load_tls_send(c->tls, c->out, c->out_count)
+                               : sendmsg(c->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         load_fail("send: %s", strerror(errno));
     drop_sent(c, n < 0 ? 0 : (uint64_t)n);
@@ -338,6 +357,8 @@ static void connection_open(struct load *load, struct load_connection *c, unsign
     c->fd = strncmp(o->uri, "unix:", 5) == 0 ? connect_unix(o->uri + 5) : connect_tcp(o->uri);
     c->header_bytes = load->protocol->header_bytes;
     load->protocol->open(c);
+    if (c->tls != NULL && fcntl(c->fd, F_SETFL, O_NONBLOCK) != 0)
+        load_fail("fcntl: %s", strerror(errno));
     c->slots = must_alloc(o->depth * sizeof c->slots[0]);
     c->idle = must_alloc(o->depth * sizeof(struct load_slot *));
     c->out_room = o->depth * load->protocol->out_per_slot(c) + 1;
@@ -354,6 +375,7 @@ static void connection_open(struct load *load, struct load_connection *c, unsign
 
 static void connection_close(struct load *load, struct load_connection *c)
 {
+    load_tls_free(c->tls);
     close(c->fd);
     for (unsigned i = 0; i < load->options.depth; i++) {
         free(c->slots[i].data);
@@ -422,7 +444,8 @@ static void run(struct load *load)
 
 static const char usage[] =
     "usage: %s --uri HOST:PORT|unix:PATH --export NAME [--lun 0] [--mode randread|randwrite|read|write]\n"
-    "       [--block 4096] [--depth 32] [--connections 1] [--seconds 3] [--size BYTES] [--verify] [--digests]";
+    "       [--block 4096] [--depth 32] [--connections 1] [--seconds 3] [--size BYTES] [--verify] [--digests]\n"
+    "       [--tls FOLDER]";
 
 static void parse_mode(struct load_options *o, const char *mode, const char *program)
 {
@@ -438,7 +461,8 @@ static void parse_options(struct load_options *o, int argc, char **argv)
     static const struct option known[] = {
         {"uri", 1, NULL, 'u'},   {"export", 1, NULL, 'e'}, {"lun", 1, NULL, 'l'},         {"mode", 1, NULL, 'm'},
         {"block", 1, NULL, 'b'}, {"depth", 1, NULL, 'd'},  {"connections", 1, NULL, 'c'}, {"seconds", 1, NULL, 's'},
-        {"size", 1, NULL, 'z'},  {"verify", 0, NULL, 'v'}, {"digests", 0, NULL, 'D'},     {NULL, 0, NULL, 0}};
+        {"size", 1, NULL, 'z'},  {"verify", 0, NULL, 'v'}, {"digests", 0, NULL, 'D'},     {"tls", 1, NULL, 't'},
+        {NULL, 0, NULL, 0}};
     const char *mode = "randread";
     *o = (struct load_options){.export_ = "", .block = 4096, .depth = 32, .connections = 1, .seconds = 3};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
@@ -475,6 +499,9 @@ static void parse_options(struct load_options *o, int argc, char **argv)
             break;
         case 'D':
             o->digests = true;
+            break;
+        case 't':
+            o->tls = optarg;
             break;
         default:
             load_fail(usage, argv[0]);

@@ -14,14 +14,17 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+struct load_tls;
+
 struct load_options {
     const char *uri;     /* HOST:PORT or unix:PATH */
     const char *export_; /* export or target name */
     unsigned lun;        /* iSCSI */
     bool is_write, is_random, verify;
-    bool digests;   /* iSCSI: CRC32C over headers and data */
-    uint32_t block; /* bytes a request */
-    unsigned depth; /* requests in flight a connection */
+    bool digests;    /* iSCSI: CRC32C over headers and data */
+    const char *tls; /* NBD: a folder with certificates, see load_tls.h; NULL: none */
+    uint32_t block;  /* bytes a request */
+    unsigned depth;  /* requests in flight a connection */
     unsigned connections;
     double seconds;
     uint64_t size; /* bytes of the device to use; 0: all */
@@ -39,6 +42,7 @@ struct load_connection {
     const struct load_options *options;
     unsigned index;
     int fd;
+    struct load_tls *tls;  /* NULL: in clear */
     uint64_t device_size;  /* found by open */
     unsigned header_bytes; /* the protocol's, unless open changes it */
     void *state;           /* the protocol's */

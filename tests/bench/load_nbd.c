@@ -1,40 +1,54 @@
 /*
  * Load by NBD: fixed newstyle handshake, NBD_OPT_GO without structured replies, then simple requests and replies
- * (the NBD protocol document, "Transmission phase"). No TLS.
+ * (the NBD protocol document, "Transmission phase"). With --tls STARTTLS comes first.
  */
 #include <string.h>
 
 #include "core/bytes.h"
 #include "tests/bench/load.h"
+#include "tests/bench/load_tls.h"
 
-enum { REQUEST_BYTES = 28, REPLY_BYTES = 16, OPT_GO = 7, REP_ACK = 1, REP_INFO = 3, CMD_READ = 0, CMD_WRITE = 1 };
+enum {
+    REQUEST_BYTES = 28,
+    REPLY_BYTES = 16,
+    OPT_STARTTLS = 5,
+    OPT_GO = 7,
+    REP_ACK = 1,
+    REP_INFO = 3,
+    CMD_READ = 0,
+    CMD_WRITE = 1
+};
 
 static const uint64_t magic_option = 0x49484156454f5054, magic_option_reply = 0x3e889045565a9;
 static const uint32_t magic_request = 0x25609513, magic_reply = 0x67446698;
 
+static void send_option(struct load_connection *c, uint32_t number, const uint8_t *data, uint32_t len)
+{
+    uint8_t head[16];
+    put_be64(head, magic_option);
+    put_be32(head + 8, number);
+    put_be32(head + 12, len);
+    load_send_all(c, head, sizeof head);
+    if (len > 0)
+        load_send_all(c, data, len);
+}
+
 static void send_go(struct load_connection *c)
 {
-    uint8_t option[20 + 512];
+    uint8_t data[6 + 512];
     uint32_t name = (uint32_t)strlen(c->options->export_);
     if (name > 500)
         load_fail("%s: too long a name", c->options->export_);
-    put_be32(option, 1 | 2); /* fixed newstyle, no zeroes */
-    put_be64(option + 4, magic_option);
-    put_be32(option + 12, OPT_GO);
-    put_be32(option + 16, name + 6);
-    put_be32(option + 20, name);
-    memcpy(option + 24, c->options->export_, name);
-    put_be16(option + 24 + name, 0);
-    load_send_all(c, option, 26 + name);
+    put_be32(data, name);
+    memcpy(data + 4, c->options->export_, name);
+    put_be16(data + 4 + name, 0);
+    send_option(c, OPT_GO, data, 6 + name);
 }
 
-static void nbd_open(struct load_connection *c)
+/* Up to the ACK. */
+static void receive_replies(struct load_connection *c)
 {
-    uint8_t greeting[18], head[20], data[4096];
-    load_receive_all(c, greeting, sizeof greeting);
-    if (memcmp(greeting, "NBDMAGICIHAVEOPT", 16) != 0)
-        load_fail("%s: not a newstyle NBD server", c->options->uri);
-    send_go(c);
+    uint8_t head[20], data[4096];
     for (;;) {
         load_receive_all(c, head, sizeof head);
         uint32_t type = get_be32(head + 12), len = get_be32(head + 16);
@@ -48,6 +62,23 @@ static void nbd_open(struct load_connection *c)
         if (len >= 12 && get_be16(data) == 0)
             c->device_size = get_be64(data + 2);
     }
+}
+
+static void nbd_open(struct load_connection *c)
+{
+    uint8_t greeting[18], flags[4];
+    load_receive_all(c, greeting, sizeof greeting);
+    if (memcmp(greeting, "NBDMAGICIHAVEOPT", 16) != 0)
+        load_fail("%s: not a newstyle NBD server", c->options->uri);
+    put_be32(flags, 1 | 2); /* fixed newstyle, no zeroes */
+    load_send_all(c, flags, sizeof flags);
+    if (c->options->tls != NULL) {
+        send_option(c, OPT_STARTTLS, NULL, 0);
+        receive_replies(c);
+        c->tls = load_tls_start(c->fd, c->options->tls);
+    }
+    send_go(c);
+    receive_replies(c);
 }
 
 static unsigned out_per_slot(const struct load_connection *c)

@@ -48,7 +48,7 @@ END {
         for (s = 1; s <= server_count; s++)
             if (servers[s] !~ /^corbel/) {
                 r = ratio(cell, servers[s], "iops")
-                wanted = !small ? sequential_goal : cell ~ /_q32$/ ? goal : "-"
+                wanted = !small ? sequential_goal : cell ~ /_q32$/ ? goal : single_goal
                 verdict = wanted == "-" ? "-" : r >= wanted ? "ok" : "short"
                 printf "%s_vs_%s %.2f %s %s\n", cell, servers[s], r, wanted, verdict
                 r = ratio(cell, servers[s], "cpu_gb")

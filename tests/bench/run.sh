@@ -1,7 +1,7 @@
 #!/bin/sh
 # Corbel and its peers side by side, as ratios: run.sh BUILD_DIR [SECTION] [ROUNDS] [SECONDS]
 #
-# Sections: nbd (qemu-nbd, nbdkit), iscsi (tgtd), raid6 (full rows, and where the time goes), journal (what the policies ppl
+# Sections: nbd (qemu-nbd, qemu-storage-daemon, nbdkit, nbd-server), nbd_tls (the same by x509), iscsi (tgtd), raid6 (full rows, and where the time goes), journal (what the policies ppl
 # and journal cost), or `all`. Every server is
 # pinned to core 0, the load to core 1; backing files lie in tmpfs. One round measures every server once, one after the other;
 # what is compared is the median of the rounds' ratios. A ratio is worth something, a figure by itself is not.
@@ -30,7 +30,8 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
 
-cpu_ticks() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'; }
+# Its children that have ended count, too.
+cpu_ticks() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 + $14 + $15 }'; }
 
 load() {
     server=$1
@@ -63,7 +64,7 @@ measure() {
     echo "$measured $server_measured $round $((after - before)) $LENGTH $result" >>"$DIR/results"
 }
 
-# run_cells GOAL [GOAL of sequential cells]
+# run_cells GOAL [GOAL of sequential cells, of depth 1]
 run_cells() {
     for server in $SERVERS; do
         check_server "$server" ''
@@ -77,7 +78,7 @@ run_cells() {
             for server in $SERVERS; do measure "$cell" "$server" "$mode" "$block" "$depth" $options; done
         done <"$DIR/cells"
     done
-    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -v sequential_goal="${2:--}" -f "$HERE/report.awk" "$DIR/results"
+    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -v sequential_goal="${2:--}" -v single_goal="${3:--}" -f "$HERE/report.awk" "$DIR/results"
 }
 
 cells() { # $1: the section
@@ -108,14 +109,37 @@ iscsi_1m_write_digests_q8 write 1048576 8 --digests
 CELLS
 }
 
-section_nbd() {
+nbd_cells() { # $1: the section
+    cells "$1"
+    cat >>"$DIR/cells" <<CELLS
+$1_4k_randread_4_q32 randread 4096 32 --connections 4
+$1_4k_randwrite_4_q32 randwrite 4096 32 --connections 4
+$1_128k_read_q8 read 131072 8
+$1_128k_write_q8 write 131072 8
+CELLS
+}
+
+nbd_peers() {
     start_qemu_nbd
+    start_qemu_storage_daemon
     start_nbdkit
+    start_nbd_server
     start_corbel
     add_corbel_export jbod corbel
+}
+
+section_nbd() {
+    nbd_peers
     for level in raid0 raid1 raid5 raid6; do add_corbel_export "$level" "corbel-$level"; done
-    cells nbd
-    run_cells 1.5
+    nbd_cells nbd
+    run_cells 2 1 1
+}
+
+section_nbd_tls() {
+    make_certificates
+    nbd_peers
+    nbd_cells nbd_tls
+    run_cells 2 1 1
 }
 
 section_iscsi() {
@@ -179,7 +203,7 @@ run_section() {
 }
 
 case $SECTION in
-all) for s in nbd iscsi raid6 journal; do run_section "$s"; done ;;
-nbd | iscsi | raid6 | journal) run_section "$SECTION" ;;
+all) for s in nbd nbd_tls iscsi raid6 journal; do run_section "$s"; done ;;
+nbd | nbd_tls | iscsi | raid6 | journal) run_section "$SECTION" ;;
 *) die "no section $SECTION" ;;
 esac

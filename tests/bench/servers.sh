@@ -7,6 +7,7 @@ PIDS=    # to be ended by SIGTERM
 KILLS=   # to be ended by SIGKILL: tgtd stays otherwise
 LEFT=    # files outside $DIR
 SERVERS= # names of those to measure
+TLS=     # what a load by TLS needs, once there are certificates
 BYTES=1073741824 # of the peers' backing file
 
 die() {
@@ -21,7 +22,7 @@ stop_servers() {
     for p in $PIDS $KILLS; do wait "$p" 2>/dev/null || :; done
     for f in $LEFT; do rm -f "$f"; done
     rm -rf "${DIR:?}"/*
-    PIDS='' KILLS='' LEFT='' SERVERS=''
+    PIDS='' KILLS='' LEFT='' SERVERS='' TLS=''
 }
 
 # Run "$@" until it succeeds, for at most 20 seconds.
@@ -55,29 +56,80 @@ on_server_core() { exec taskset -c 0 "$@" >>"$DIR/log" 2>&1 </dev/null; }
 
 make_backing() { [ -f "$DIR/peer" ] || head -c "$BYTES" /dev/urandom >"$DIR/peer"; }
 
-serves_nbd() { timeout 5 nbdinfo --size "nbd://127.0.0.1:$PORT/$1"; }
+# An authority, a server's certificate for 127.0.0.1 and a client's, under the names that qemu, nbdkit and load_tls.c look for; then
+# $TLS has a load use them.
+make_certificates() {
+    [ ! -f "$DIR/tls/client-cert.pem" ] || return 0
+    mkdir -p "$DIR/tls"
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=bench" -keyout "$DIR/tls/ca-key.pem" \
+        -out "$DIR/tls/ca-cert.pem" 2>>"$DIR/log" || die "no certificate"
+    for role in server client; do
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$role" -addext "subjectAltName=DNS:localhost,IP:127.0.0.1" \
+            -keyout "$DIR/tls/$role-key.pem" -out "$DIR/tls/$role.csr" 2>>"$DIR/log"
+        openssl x509 -req -in "$DIR/tls/$role.csr" -CA "$DIR/tls/ca-cert.pem" -CAkey "$DIR/tls/ca-key.pem" -CAcreateserial -days 2 \
+            -copy_extensions copy -out "$DIR/tls/$role-cert.pem" 2>>"$DIR/log" || die "no certificate for the $role"
+    done
+    TLS="--tls $DIR/tls"
+}
 
-# $1: name of the server; the rest: the command, which listens on $PORT
+# One small read by the load itself, in TLS where that is the section.
+serves_nbd() {
+    # shellcheck disable=SC2086
+    timeout 5 "$BUILD_DIR/tests/bench/load_nbd" --uri "127.0.0.1:$PORT" --export "$1" --depth 1 --seconds 0.01 $TLS
+}
+
+# $1: name of the server, $2: of its export; the rest: the command, which listens on $PORT
 start_nbd_peer() {
     name=$1
-    shift
+    export=$2
+    shift 2
+    make_backing
     on_server_core "$@" &
     peer=$!
     PIDS="$PIDS $peer"
-    wait_for serves_nbd "" || die "$name does not serve"
-    add_server "$name" "$peer" load_nbd --uri "127.0.0.1:$PORT" --export "''"
+    wait_for serves_nbd "$export" || die "$name does not serve"
+    add_server "$name" "$peer" load_nbd --uri "127.0.0.1:$PORT" --export "'$export'" "$TLS"
 }
 
 start_qemu_nbd() {
-    make_backing
     find_port
-    start_nbd_peer qemu-nbd qemu-nbd -t -f raw --cache=none --aio=io_uring -b 127.0.0.1 -p "$PORT" "$DIR/peer"
+    # shellcheck disable=SC2046
+    start_nbd_peer qemu-nbd "" qemu-nbd -t -e 16 -f raw --cache=none --aio=io_uring -b 127.0.0.1 -p "$PORT" \
+        $([ -z "$TLS" ] || echo "--object tls-creds-x509,id=tls0,dir=$DIR/tls,endpoint=server,verify-peer=off --tls-creds tls0") "$DIR/peer"
+}
+
+start_qemu_storage_daemon() {
+    find_port
+    # shellcheck disable=SC2046
+    start_nbd_peer qemu-storage-daemon peer qemu-storage-daemon \
+        $([ -z "$TLS" ] || echo "--object tls-creds-x509,id=tls0,dir=$DIR/tls,endpoint=server,verify-peer=off") \
+        --blockdev "driver=file,node-name=peer,filename=$DIR/peer,cache.direct=on,aio=io_uring" \
+        --nbd-server "addr.type=inet,addr.host=127.0.0.1,addr.port=$PORT,max-connections=16${TLS:+,tls-creds=tls0}" \
+        --export type=nbd,id=peer,node-name=peer,name=peer,writable=on
 }
 
 start_nbdkit() {
-    make_backing
     find_port
-    start_nbd_peer nbdkit nbdkit -f -i 127.0.0.1 -p "$PORT" file "$DIR/peer"
+    # shellcheck disable=SC2046
+    start_nbd_peer nbdkit "" nbdkit -f -i 127.0.0.1 -p "$PORT" $([ -z "$TLS" ] || echo "--tls=require --tls-certificates=$DIR/tls") \
+        file "$DIR/peer"
+}
+
+# It serves each connection by a process of its own, whose time counts as its parent's once it has ended.
+start_nbd_server() {
+    find_port
+    cat >"$DIR/nbd-server.conf" <<CONF
+[generic]
+listenaddr = 127.0.0.1
+port = $PORT
+${TLS:+force_tls = true
+certfile = $DIR/tls/server-cert.pem
+keyfile = $DIR/tls/server-key.pem
+cacertfile = $DIR/tls/ca-cert.pem}
+[peer]
+exportname = $DIR/peer
+CONF
+    start_nbd_peer nbd-server peer nbd-server -n -C "$DIR/nbd-server.conf" -p "$DIR/nbd-server.pid"
 }
 
 # $1: the kind of backing store, aio or rdwr

@@ -1,0 +1,21 @@
+# For the tests with raw NBD requests, besides functions.sh: cases are run and counted.
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
+export PYTHONDONTWRITEBYTECODE=1 LOG
+here=$(dirname "$0")
+MODES=${MODES:-simple structured}
+case $MODES in
+*extended*) ;;
+*) export NBD_EXTENDED=no WITHOUT="export_name_after_extended_headers extended_headers structured_after_extended" ;;
+esac
+cases=0 # that passed
+runs=0
+theme() { # NAME [what the theme wants, mode, tls]
+    name=$1
+    shift
+    WITHOUT=${WITHOUT:-} "$python" "$here/nbd_$name.py" "$NBD_ADDRESS" "$PID" "$@" >"$DIR/cases" 2>&1 ||
+        fail "$name $*${state:+, $state}: $(grep -v '^ok ' "$DIR/cases")"
+    cat "$DIR/cases"
+    cases=$((cases + $(grep -c '^ok ' "$DIR/cases")))
+    runs=$((runs + 1))
+}

@@ -1,0 +1,37 @@
+# The NBD server by raw bytes, case by case, in each mode of the protocol, on a healthy volume, on one that lacks a disk, and
+# while it is rebuilt; docs/nbd-conformance.md says which case stands for what.
+. "$(dirname "$0")/functions.sh"
+# shellcheck disable=SC2154
+. "$(dirname "$0")/nbd_functions.sh"
+# shellcheck disable=SC3045
+ulimit -n 4096
+make_disks 4 104M
+EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; }'
+EXTRA_EXPORTS=', { name = "ro"; volume = "r/w"; read_only = true; }, { name = "secret"; volume = "r/w"; hidden = true; },
+    { name = "long-'$(printf 'n%.0s' $(seq 250))'"; volume = "r/w"; }'
+write_config raid5 'size = "168 MiB"; priority = 5; max_rate = "256 KiB";'
+everything() { # in this state
+    state=$1
+    for mode in $MODES; do theme commands "$mode"; done
+}
+is_rebuilding() { $CTL status | grep -q 'rebuild of v'; }
+start_daemon
+wait_idle
+for mode in $MODES; do
+    theme handshake "$mode"
+    theme field "$mode"
+done
+everything healthy
+$CTL disk fail r/1 >/dev/null || fail "disk fail"
+everything degraded
+qemu-io -f raw -c 'write -q -P 0x5a 0 168M' "$NBD" >"$DIR/io" || fail "$(cat "$DIR/io")"
+$CTL disk online r/1 --force >/dev/null || fail "disk online"
+wait_for is_rebuilding || fail "no rebuild: $($CTL status)"
+export KEPT=33554432
+everything 'while a rebuild runs'
+is_rebuilding || fail "the rebuild was over too soon"
+$CTL volume rate r/v --max '900 MiB' >/dev/null || fail "volume rate"
+wait_idle
+$CTL status >"$DIR/status" || fail "not healthy at the end: $(cat "$DIR/status")"
+stop_daemon
+echo "$cases cases with raw requests passed in $runs runs"

@@ -1,0 +1,20 @@
+# SIGTERM with NBD clients in every state: the end comes in seconds, and what was answered is there after a restart.
+. "$(dirname "$0")/functions.sh"
+# shellcheck disable=SC2154
+. "$(dirname "$0")/nbd_functions.sh"
+make_disks 3 96M
+write_config raid5 'size = "96 MiB";'
+sed -i 's/drain = "5 s"/drain = "3 s"/' "$CONFIG"
+export GRACE=3 WRITTEN="$DIR/written"
+start_daemon
+wait_idle
+for mode in $MODES; do
+    theme stop "$mode"
+    stopped=0
+    wait "$PID" || stopped=$?
+    PID=
+    [ "$stopped" = 0 ] || fail "the daemon ended with status $stopped"
+    launch_daemon
+    theme written "$mode"
+done
+stop_daemon
