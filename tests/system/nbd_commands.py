@@ -140,7 +140,7 @@ def writes(rig):
     assert other.read(0, MIB) == shadow
 
 
-@case("requests that are not multiples of 512: served exactly, if that is the minimum that was told; else EINVAL and nothing changes")
+@case("requests that are not multiples of 512: served exactly, or, if the minimum that is told allows it, EINVAL and nothing changes")
 def odd_requests(rig):
     c = rig.session()
     block = least(c)
@@ -150,8 +150,9 @@ def odd_requests(rig):
                                  (WRITE, 3, 8190), (ZEROES, 1, 1), (ZEROES, 4000, 200), (ZEROES, 511, 9000), (TRIM, 1, 1), (TRIM, 511, 9001), (READ, 65535, 1)):
         data = pattern(length, offset)
         answer = c.do(type, offset, data=data) if type == WRITE else c.do(type, offset, length)
-        if offset % block or length % block:
+        if answer.error and (offset % block or length % block):
             answer.failed(EINVAL)
+            assert c.read(0, 64 * K) == shadow, (type, offset, length)
             continue
         answer.ok()
         if type == READ:

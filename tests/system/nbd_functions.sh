@@ -3,13 +3,7 @@ python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 export PYTHONDONTWRITEBYTECODE=1 LOG
 here=$(dirname "$0")
-MODES=${MODES:-simple structured}
-case $MODES in
-*extended*) ;;
-*) export NBD_EXTENDED=no WITHOUT="export_name_after_extended_headers extended_headers structured_after_extended" ;;
-esac
-cases=0 # that passed
-runs=0
+MODES=${MODES:-simple structured extended}
 theme() { # NAME [what the theme wants, mode, tls]
     name=$1
     shift

@@ -3,7 +3,6 @@
 Exports: v, with the description "test volume"; ro, read-only; secret, hidden."""
 from nbd_client import *
 
-EXTENDED_OFFERED = os.environ.get("NBD_EXTENDED", "yes") == "yes"
 KNOWN = (EXPORT_NAME, ABORT, LIST, STARTTLS, INFO, GO, STRUCTURED_REPLY, LIST_META, SET_META, EXTENDED_HEADERS)
 
 
@@ -272,7 +271,7 @@ def structured_after_extended(rig):
 def transmission_flags(rig):
     always = HAS_FLAGS | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN
     known = (BLOCK_STATUS_PAYLOAD << 1) - 1
-    for mode in (SIMPLE, STRUCTURED, EXTENDED)[:3 if EXTENDED_OFFERED else 2]:
+    for mode in (SIMPLE, STRUCTURED, EXTENDED):
         for name in ("v", "ro"):
             c = rig.connect()
             c.negotiate(mode)

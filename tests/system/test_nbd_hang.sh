@@ -1,8 +1,8 @@
 # A disk that hangs behind an export: others are served, dead clients leave nothing behind, and nothing of them lands later. The disk is
 # a file through FUSE, and who serves it is stopped.
 . "$(dirname "$0")/functions.sh"
-# shellcheck disable=SC2154
 . "$(dirname "$0")/nbd_functions.sh"
+cases=0 runs=0
 make_disks 2 64M
 mkdir "$DIR/mount"
 qemu-nbd -f raw -t -k "$DIR/helper.sock" --shared=8 "$DIR/d0" &

@@ -1,8 +1,8 @@
 # The NBD server by raw bytes, case by case, in each mode of the protocol, on a healthy volume, on one that lacks a disk, and
 # while it is rebuilt; docs/nbd-conformance.md says which case stands for what.
 . "$(dirname "$0")/functions.sh"
-# shellcheck disable=SC2154
 . "$(dirname "$0")/nbd_functions.sh"
+cases=0 runs=0
 # shellcheck disable=SC3045
 ulimit -n 4096
 make_disks 4 104M

@@ -1,7 +1,7 @@
 # NBD clients that stall with 32 MiB announced, that never end their handshake, and hundreds that idle: bounded memory, others are served.
 . "$(dirname "$0")/functions.sh"
-# shellcheck disable=SC2154
 . "$(dirname "$0")/nbd_functions.sh"
+cases=0 runs=0
 # shellcheck disable=SC3045
 ulimit -n 4096
 make_disks 3 96M

@@ -1,7 +1,7 @@
 # SIGTERM with NBD clients in every state: the end comes in seconds, and what was answered is there after a restart.
 . "$(dirname "$0")/functions.sh"
-# shellcheck disable=SC2154
 . "$(dirname "$0")/nbd_functions.sh"
+cases=0 runs=0
 make_disks 3 96M
 write_config raid5 'size = "96 MiB";'
 sed -i 's/drain = "5 s"/drain = "3 s"/' "$CONFIG"
