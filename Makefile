@@ -36,7 +36,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
 
 # -- tools and flags: pkg-config is asked only when something is compiled -----------------------------------------------
-LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd libcrypto
+LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd libssl libcrypto
 TEST_LIBS  := criterion
 no_compile := clean help deps demo demo-stop check bench fmt uninstall
 ifneq ($(filter-out $(no_compile),$(or $(MAKECMDGOALS),all)),)

@@ -7,6 +7,12 @@
  * purpose.
  *
  * A stream lives on one loop. stream_move() takes it to another one; until `arrived` runs there, nobody may touch it.
+ *
+ * What stream_send() did not take must be what the next one begins with: a cipher may have half of it on its way.
+ *
+ * stream_start_tls() makes the stream the server's side of TLS. From the call until `secured` runs nothing may be done
+ * to the stream but close it, and the owner is not called back; then it wants nothing, and all is as before, but that
+ * `proof` says what the peer has proved.
  */
 #ifndef CORE_STREAM_H
 #define CORE_STREAM_H
@@ -25,6 +31,21 @@ enum { STREAM_READ = 1, STREAM_WRITE = 2 };
 /* Results of recv and send below zero; zero from recv is the peer's orderly end. */
 enum { STREAM_AGAIN = -1, STREAM_BROKEN = -2 };
 
+/* What our side of TLS proves itself by, and whom it believes: made by daemon/tls.h, opaque here. */
+struct stream_credentials;
+
+/* What the peer of a TLS stream has proved: the names in its certificate, or whose key it has. */
+enum { STREAM_NAMES_MAX = 16, STREAM_NAME_MAX = 255 };
+struct stream_proof {
+    char method[64]; /* "TLSv1.3 TLS_AES_128_GCM_SHA256": for people */
+    unsigned count;  /* 0: it has proved nothing */
+    /* With their kind: "cn:alice", "dns:alice.example.org", "email:", "uri:", "ip:"; "psk:alice". Printable UTF-8. */
+    char names[STREAM_NAMES_MAX][STREAM_NAME_MAX + 1];
+};
+
+/* `failure` is NULL, or a sentence that is gone after the call; the stream is good for nothing but a close then. */
+typedef void (*stream_secured)(struct stream *, const char *failure);
+
 struct stream_owner {
     void (*readable)(struct stream *);
     void (*writable)(struct stream *);
@@ -36,6 +57,7 @@ struct stream_ops {
     /* Call back for these from now on (level-triggered); 0: for none. */
     void (*want)(struct stream *, unsigned events);
     void (*move)(struct stream *, struct loop *to, struct task *arrived);
+    bool (*start_tls)(struct stream *, struct stream_credentials *, stream_secured);
     /* Ends both directions and frees the stream; no callback runs any more. Unsent bytes the kernel took are sent. */
     void (*close)(struct stream *);
 };
@@ -46,6 +68,7 @@ struct stream {
     void *owner_data;                 /* the owner's, so that it can find itself */
     struct loop *loop;
     char peer[64], local[64]; /* "192.0.2.1:40312", "[2001:db8::1]:3260", "unix:/run/...": for people and policy */
+    const struct stream_proof *proof; /* NULL: no TLS */
 };
 
 static inline ssize_t stream_recv(struct stream *s, const struct iovec *iov, int count)
@@ -66,6 +89,12 @@ static inline void stream_want(struct stream *s, unsigned events)
 static inline void stream_move(struct stream *s, struct loop *to, struct task *arrived)
 {
     s->ops->move(s, to, arrived);
+}
+
+/* Never calls `secured` from within. The credentials may go when this returns. False: no memory, nothing was done. */
+static inline bool stream_start_tls(struct stream *s, struct stream_credentials *credentials, stream_secured secured)
+{
+    return s->ops->start_tls(s, credentials, secured);
 }
 
 static inline void stream_close(struct stream *s)

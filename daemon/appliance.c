@@ -44,6 +44,8 @@ static void create_servers(struct sync_call *call)
     const struct config_nbd *nbd = &a->config->nbd;
     const struct config_iscsi *iscsi = &a->config->iscsi;
     struct nbd_limits nbd_limits = {.connections = (uint32_t)nbd->connections,
+                                    .half_open = (uint32_t)nbd->half_open,
+                                    .half_open_per_host = (uint32_t)nbd->half_open_per_address,
                                     .requests = (uint32_t)nbd->requests,
                                     .negotiation_ns = nbd->negotiation_ns};
     struct iscsi_limits iscsi_limits = {.connections = (uint32_t)iscsi->connections,
@@ -98,6 +100,7 @@ void appliance_destroy(struct appliance *a)
         struct server_call servers = {.appliance = a};
         sync_call(&servers.call, reactor_loop(a->reactors[0]), destroy_servers);
     }
+    live_nbd_tls_free(a);
     for (unsigned i = 0; i < a->reactors_count; i++) {
         reactor_stop(a->reactors[i]);
         reactor_join(a->reactors[i]);
@@ -119,6 +122,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     live_rates(a, a->config);
     live_serve(a, a->config, NULL, NULL);
     live_access(a, a->config, NULL, NULL);
+    live_nbd_tls(a, a->config);
     if (live_listeners_open(a, a->config, why, why_len) < 0)
         return -1;
     live_portals_tell(a);
@@ -227,6 +231,14 @@ static bool ends(const char *text, const char *with)
     return len >= with_len && strcmp(text + len - with_len, with) == 0;
 }
 
+/* What clients of an export may, and files of TLS. */
+static bool is_nbd_access(const char *path)
+{
+    bool of_export = begins(path, "nbd.exports ") &&
+                     (strstr(path, "\".access ") != NULL || ends(path, "\".tls") || ends(path, "\".connections"));
+    return of_export || (begins(path, "nbd.tls.") && !ends(path, ".mode"));
+}
+
 static bool ends_as_rate(const char *path)
 {
     return ends(path, ".priority") || ends(path, ".min_rate") || ends(path, ".max_rate");
@@ -237,8 +249,8 @@ static void tell_difference(void *data, const char *path, enum config_change cha
 {
     struct reload *r = data;
     bool service = begins(path, "nbd.exports ") || begins(path, "iscsi.targets ");
-    bool access =
-        begins(path, "iscsi.discovery ") || (begins(path, "iscsi.targets ") && strstr(path, ".access ") != NULL);
+    bool access = is_nbd_access(path) || begins(path, "iscsi.discovery ") ||
+                  (begins(path, "iscsi.targets ") && strstr(path, ".access ") != NULL);
     bool redirect = begins(path, "iscsi.targets ") && strstr(path, "\".redirect") != NULL;
     bool removed = begins(path, "iscsi.targets ") && !access && ends(path, "\"") && change == CONFIG_REMOVED;
     if ((service && !access && change == CONFIG_ADDED) || removed)
@@ -292,6 +304,9 @@ json_t *appliance_reload(struct appliance *a)
     live_retire(a, config, tell_service, &reload);
     live_serve(a, config, tell_service, &reload);
     live_access(a, config, tell_secrets, &reload);
+    live_nbd_access(a, config);
+    if (live_nbd_tls(a, config))
+        append_text(taken, "certificates and keys of nbd.tls, for new connections");
     live_patrols(a, config);
     live_rates(a, config);
     live_spares_config(a, config);

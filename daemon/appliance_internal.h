@@ -9,6 +9,7 @@
 #include "daemon/reactor.h"
 #include "daemon/scan.h"
 #include "daemon/secrets.h"
+#include "daemon/tls.h"
 #include "daemon/worker.h"
 #include "raid/array.h"
 #include "raid/journal_device.h"
@@ -71,7 +72,8 @@ struct live_target {
 struct live_listener {
     TAILQ_ENTRY(live_listener) link;
     struct appliance *appliance;
-    uint16_t group; /* iSCSI: tag of its portal group */
+    uint16_t group;   /* iSCSI: tag of its portal group */
+    enum nbd_tls tls; /* NBD */
     struct listener *listener;
     char address[128];
     const char *protocol; /* "nbd", "iscsi" */
@@ -98,6 +100,7 @@ struct appliance {
     TAILQ_HEAD(live_targets, live_target) targets, leaving; /* leaving: being removed */
     TAILQ_HEAD(, live_listener) listeners;
     struct nbd_server *nbd;
+    struct stream_credentials *credentials; /* of NBD's TLS; NULL: none */
     struct iscsi_server *iscsi;
     bool threads_only, stopped;
     uint64_t started_s;
@@ -244,6 +247,18 @@ void access_rules_wipe(struct access_rules *rules);
 /* Who may discover, and use the targets that are served: as the config says now. */
 typedef void (*live_secrets_told)(void *data, const char *of);
 void live_access(struct appliance *a, const struct config *config, live_secrets_told told, void *data);
+
+/* --- appliance_nbd.c --- */
+
+/* Ready for the server; whoever made them drops them. */
+void nbd_access_make(struct nbd_access_options *options, const struct config_export *export);
+void nbd_access_drop(struct nbd_access_options *options);
+/* Who may use the exports that are served, as the config says now. */
+void live_nbd_access(struct appliance *a, const struct config *config);
+/* Certificates and keys, as they are in their files now; those that do no longer serve leave the old ones. True: others. */
+bool live_nbd_tls(struct appliance *a, const struct config *config);
+/* When there is no connection any more. */
+void live_nbd_tls_free(struct appliance *a);
 
 /* Close a device on its loop and wait. */
 void blkdev_close_wait(struct blkdev *dev);

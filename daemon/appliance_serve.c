@@ -14,6 +14,8 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
+#include "daemon/config_nbd.h"
+#include "daemon/inherited.h"
 
 static bool is_leaving(struct appliance *a, const char *name);
 
@@ -41,13 +43,17 @@ struct export_call {
     struct sync_call call;
     struct appliance *appliance;
     struct nbd_export_options options;
+    struct nbd_access_options access;
     int error;
 };
 
 static void run_add_export(struct sync_call *call)
 {
     struct export_call *c = container_of(call, struct export_call, call);
-    c->error = nbd_server_add_export(c->appliance->nbd, &c->options);
+    struct nbd_server *server = c->appliance->nbd;
+    c->error = nbd_server_add_export(server, &c->options);
+    if (c->error == 0) /* in the same turn: nobody comes in between. Rules were checked, so only memory could fail */
+        ASSERT(nbd_server_set_access(server, c->options.name, &c->access, 0) == 0);
     sync_finish(call);
 }
 
@@ -70,7 +76,9 @@ static bool serve_export(struct appliance *a, const struct config_export *config
                                         .dev = dev,
                                         .read_only = config->read_only,
                                         .hidden = config->hidden}};
+    nbd_access_make(&c.access, config);
     sync_call(&c.call, reactor_loop(a->reactors[0]), run_add_export);
+    nbd_access_drop(&c.access);
     if (c.error != 0) {
         log_error("NBD export \"%s\" is not served: %s", config->name.text, strerror(-c.error));
         return false;
@@ -412,7 +420,7 @@ void live_targets_close(struct appliance *a)
 static void accepted_nbd(void *data, struct stream *stream)
 {
     const struct live_listener *listener = data;
-    nbd_conn_open(listener->appliance->nbd, stream);
+    nbd_conn_open(listener->appliance->nbd, stream, listener->tls);
 }
 
 static void accepted_iscsi(void *data, struct stream *stream)
@@ -421,18 +429,32 @@ static void accepted_iscsi(void *data, struct stream *stream)
     iscsi_conn_open(listener->appliance->iscsi, stream, listener->group);
 }
 
+struct protocol {
+    const char *name;
+    listener_accepted accepted;
+};
+static const struct protocol nbd = {"nbd", accepted_nbd}, iscsi = {"iscsi", accepted_iscsi};
+
+/* What is asked for, and the call that opens it. */
 struct listen_call {
     struct sync_call call;
+    const struct protocol *protocol;
+    const struct config_text *address;
+    uint16_t group;
+    enum nbd_tls tls;
+    struct listener_file file;
     struct live_listener *live;
-    const char *address;
-    listener_accepted accepted;
+    int fd; /* to be taken over; -1: none */
     char why[256];
 };
 
 static void run_listen(struct sync_call *call)
 {
     struct listen_call *c = container_of(call, struct listen_call, call);
-    c->live->listener = listener_open(reactor_of(call->loop), c->address, c->accepted, c->live, c->why, sizeof c->why);
+    struct reactor *reactor = reactor_of(call->loop);
+    c->live->listener = c->fd >= 0 ? listener_adopt(reactor, c->fd, c->protocol->accepted, c->live)
+                                   : listener_open(reactor, c->address->text, &c->file, c->protocol->accepted, c->live,
+                                                   c->why, sizeof c->why);
     sync_finish(call);
 }
 
@@ -442,42 +464,86 @@ static void run_unlisten(struct sync_call *call)
     sync_finish(call);
 }
 
-struct protocol {
-    const char *name;
-    listener_accepted accepted;
-};
-static const struct protocol nbd = {"nbd", accepted_nbd}, iscsi = {"iscsi", accepted_iscsi};
-
-static int open_listeners(struct appliance *a, const struct config_strings *addresses, const struct protocol *protocol,
-                          uint16_t group, char *why, size_t why_len)
+static bool open_one(struct appliance *a, struct listen_call *c)
 {
+    struct live_listener *live = calloc(1, sizeof *live);
+    ASSERT(live != NULL);
+    *live = (struct live_listener){.appliance = a, .group = c->group, .tls = c->tls, .protocol = c->protocol->name};
+    c->live = live;
+    sync_call(&c->call, reactor_loop(a->reactors[0]), run_listen);
+    if (live->listener == NULL) {
+        free(live);
+        return false;
+    }
+    listener_address(live->listener, live->address, sizeof live->address);
+    TAILQ_INSERT_TAIL(&a->listeners, live, link);
+    return true;
+}
+
+/* All the sockets of this name: a unit may have several. */
+static bool open_inherited(struct appliance *a, struct listen_call *c)
+{
+    const char *name = c->address->text + strlen("systemd:");
+    unsigned n = 0;
+    while ((c->fd = inherited_socket(name, n, c->why, sizeof c->why)) >= 0 && open_one(a, c))
+        n++;
+    return n > 0;
+}
+
+static bool open_listener(struct appliance *a, struct listen_call *c, char *why, size_t why_len)
+{
+    c->fd = -1;
+    bool open = strncmp(c->address->text, "systemd:", 8) == 0 ? open_inherited(a, c) : open_one(a, c);
+    if (!open)
+        text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, c->address->line, c->protocol->name, c->why);
+    return open;
+}
+
+static int open_listeners(struct appliance *a, const struct config_strings *addresses, struct listen_call *c, char *why,
+                          size_t why_len)
+{
+    c->file = (struct listener_file){0660, (uid_t)-1, (gid_t)-1};
     for (unsigned i = 0; i < addresses->count; i++) {
-        struct live_listener *live = calloc(1, sizeof *live);
-        ASSERT(live != NULL);
-        *live = (struct live_listener){.appliance = a, .group = group, .protocol = protocol->name};
-        struct listen_call c = {.live = live, .address = addresses->items[i].text, .accepted = protocol->accepted};
-        sync_call(&c.call, reactor_loop(a->reactors[0]), run_listen);
-        if (live->listener == NULL) {
-            text_format(why, why_len, "%s:%u: %s.listen: %s", a->config->path, addresses->items[i].line, protocol->name,
-                        c.why);
-            free(live);
+        c->address = &addresses->items[i];
+        if (!open_listener(a, c, why, why_len))
+            return -1;
+    }
+    return 0;
+}
+
+/* Words were checked with the config; a user who was there then may be gone. */
+static int open_nbd(struct appliance *a, const struct config_nbd *config, char *why, size_t why_len)
+{
+    struct listen_call c = {.protocol = &nbd, .tls = config_listener_tls(config, "")};
+    if (open_listeners(a, &config->listen, &c, why, why_len) < 0)
+        return -1;
+    for (unsigned i = 0; i < config->listeners.count; i++) {
+        const struct config_listener *listener = config_item(&config->listeners, struct config_listener, i);
+        c.address = &listener->address;
+        c.tls = config_listener_tls(config, listener->tls.text);
+        if (!config_mode_word(listener->mode.text, &c.file.mode) ||
+            !config_user_word(listener->owner.text, &c.file.owner) ||
+            !config_group_word(listener->group.text, &c.file.group)) {
+            text_format(why, why_len, "%s:%u: mode, owner or group of %s do not exist", a->config->path, listener->line,
+                        listener->address.text);
             return -1;
         }
-        listener_address(live->listener, live->address, sizeof live->address);
-        TAILQ_INSERT_TAIL(&a->listeners, live, link);
+        if (!open_listener(a, &c, why, why_len))
+            return -1;
     }
     return 0;
 }
 
 int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len)
 {
-    if (open_listeners(a, &config->nbd.listen, &nbd, 0, why, why_len) < 0 ||
-        open_listeners(a, &config->iscsi.listen, &iscsi, ISCSI_GROUP_DEFAULT, why, why_len) < 0)
+    struct listen_call c = {.protocol = &iscsi, .group = ISCSI_GROUP_DEFAULT};
+    if (open_nbd(a, &config->nbd, why, why_len) < 0 || open_listeners(a, &config->iscsi.listen, &c, why, why_len) < 0)
         return -1;
     for (unsigned i = 0; i < config->iscsi.portal_groups.count; i++) {
         const struct config_portal_group *group =
             config_item(&config->iscsi.portal_groups, struct config_portal_group, i);
-        if (open_listeners(a, &group->listen, &iscsi, (uint16_t)group->tag, why, why_len) < 0)
+        c.group = (uint16_t)group->tag;
+        if (open_listeners(a, &group->listen, &c, why, why_len) < 0)
             return -1;
     }
     return 0;

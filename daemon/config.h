@@ -62,10 +62,33 @@ struct config_array {
     struct config_list volumes; /* struct config_volume */
 };
 
+/* A rule of an export's access list. */
+struct config_client {
+    unsigned line;
+    struct config_text name;
+    struct config_strings clients, addresses;
+    bool read_only;
+};
+
 struct config_export {
     unsigned line;
-    struct config_text name, volume, description;
+    struct config_text name, volume, description, tls;
     bool read_only, hidden;
+    uint64_t connections;      /* 0: no limit of its own */
+    struct config_list access; /* struct config_client */
+};
+
+/* An address with more to it than nbd.listen says. */
+struct config_listener {
+    unsigned line;
+    struct config_text address, tls, mode, owner, group;
+};
+
+/* Files of TLS; "": none. */
+struct config_tls {
+    unsigned line;
+    struct config_text mode, certificate, key, ca, revoked, psk;
+    bool verify_clients;
 };
 
 struct config_lun {
@@ -111,7 +134,9 @@ struct config_daemon {
 struct config_nbd {
     unsigned line;
     struct config_strings listen;
-    uint64_t connections, requests, negotiation_ns;
+    struct config_list listeners; /* struct config_listener */
+    struct config_tls tls;
+    uint64_t connections, half_open, half_open_per_address, requests, negotiation_ns;
     struct config_list exports; /* struct config_export */
 };
 

@@ -5,6 +5,7 @@
 #include "daemon/config_table.h"
 #include "daemon/secrets.h"
 #include "target/iscsi/iscsi.h"
+#include "target/match.h"
 
 struct checker {
     const struct config *config;
@@ -86,7 +87,7 @@ static void check_rule(struct checker *c, const struct config_access *access, co
             report(c, access->initiators.items[i].line, "initiators", "item %u is empty or longer than %d bytes", i + 1,
                    ISCSI_NAME_MAX);
     for (unsigned i = 0; i < access->addresses.count; i++)
-        if (!iscsi_network_valid(access->addresses.items[i].text))
+        if (!match_network_valid(access->addresses.items[i].text))
             report(c, access->addresses.items[i].line, "addresses",
                    "\"%s\" must be an IP address, or one with the length of a prefix, like 192.0.2.0/24",
                    access->addresses.items[i].text);

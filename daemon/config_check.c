@@ -264,11 +264,17 @@ static bool host_valid(const char *text, size_t len)
     return inet_pton(bracketed ? AF_INET6 : AF_INET, host, &address) == 1;
 }
 
-static void check_address(struct checker *c, const struct config_text *address, bool unix_allowed)
+static void check_address(struct checker *c, const struct config_text *address, bool local)
 {
     const char *text = address->text, *colon = strrchr(text, ':');
+    if (strncmp(text, "systemd:", 8) == 0) {
+        if (!local || text[8] == '\0')
+            report(c, address->line, "listen", "\"%s\": %s", text,
+                   local ? "the name of the socket is missing" : "a socket of systemd is not possible here");
+        return;
+    }
     if (strncmp(text, "unix:", 5) == 0) {
-        if (!unix_allowed)
+        if (!local)
             report(c, address->line, "listen", "\"%s\": a Unix socket is not possible here", text);
         else if (text[5] != '/' || strlen(text + 5) > 100)
             report(c, address->line, "listen", "\"%s\": the path must be absolute and at most 100 bytes", text);
@@ -280,10 +286,17 @@ static void check_address(struct checker *c, const struct config_text *address, 
         port = strtoul(colon + 1, &end, 10);
     if (colon == text || end == NULL || *end != '\0' || port > 65535)
         report(c, address->line, "listen", "\"%s\" must be ADDRESS:PORT with a port of 0 to 65535%s", text,
-               unix_allowed ? ", or unix:/path" : "");
+               local ? ", unix:/path or systemd:NAME" : "");
     else if (!host_valid(text, (size_t)(colon - text)))
         report(c, address->line, "listen",
                "\"%s\" must begin with an IP address (IPv6 in brackets) or *: names are not looked up", text);
+}
+
+void config_check_address(const struct config *config, struct config_errors *errors, const struct config_text *address,
+                          bool local)
+{
+    struct checker c = {.config = config, .errors = errors};
+    check_address(&c, address, local);
 }
 
 /* The same address must not be listened on twice, by whichever protocol. Port 0 is any. */
@@ -302,10 +315,10 @@ static void check_address_twice(struct checker *c)
                 }
 }
 
-static void check_addresses(struct checker *c, const struct config_strings *addresses, bool unix_allowed)
+static void check_addresses(struct checker *c, const struct config_strings *addresses, bool local)
 {
     for (unsigned i = 0; i < addresses->count; i++)
-        check_address(c, &addresses->items[i], unix_allowed);
+        check_address(c, &addresses->items[i], local);
 }
 
 static void check_nbd(struct checker *c)
@@ -403,6 +416,7 @@ void config_check(const struct config *config, struct config_errors *errors)
     check_nbd(&c);
     check_iscsi(&c);
     config_check_access(config, errors);
+    config_check_nbd(config, errors);
     check_addresses(&c, &config->web.listen, false);
     check_address_twice(&c);
 }

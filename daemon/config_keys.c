@@ -70,12 +70,50 @@ static const struct config_key array_keys[] = {
 };
 static const struct config_group array_group = GROUP(array_keys, struct config_array);
 
+static const struct config_key client_keys[] = {
+    KEY(config_client, name, KEY_TEXT, NULL, "Name of the rule."),
+    KEY(config_client, clients, KEY_STRINGS, "",
+        "What they prove by TLS: \"cn:*.example.org\", \"dns:\", \"email:\", \"uri:\", \"ip:\" of a certificate, "
+        "\"psk:NAME\", \"*\"; absent: nothing."),
+    KEY(config_client, addresses, KEY_STRINGS, "",
+        "Where they may be: \"192.0.2.0/24\", \"2001:db8::/32\", \"192.0.2.7\"; absent: anywhere."),
+    KEY(config_client, read_only, KEY_BOOL, "false", "Refuse their writes."),
+};
+static const struct config_group client_group = GROUP(client_keys, struct config_client);
+
+static const struct config_key listener_keys[] = {
+    KEY(config_listener, address, KEY_TEXT, NULL, "As one of listen."),
+    KEY(config_listener, tls, KEY_TEXT, "", "off, allow or require; absent: as nbd.tls.mode."),
+    KEY(config_listener, mode, KEY_TEXT, "0660", "Of a Unix socket's file."),
+    KEY(config_listener, owner, KEY_TEXT, "", "Of a Unix socket's file; absent: the user corbeld runs as."),
+    KEY(config_listener, group, KEY_TEXT, "", "Of a Unix socket's file; absent: that of corbeld."),
+};
+static const struct config_group listener_group = GROUP(listener_keys, struct config_listener);
+
+static const struct config_key tls_keys[] = {
+    KEY(config_tls, mode, KEY_TEXT, "",
+        "off, allow (as the client likes) or require; absent: require if there is a certificate or a psk, else off."),
+    KEY(config_tls, certificate, KEY_TEXT, "", "PEM file: the server's certificate and what is between it and its CA."),
+    KEY(config_tls, key, KEY_TEXT, "", "PEM file: its key, readable by its owner only."),
+    KEY(config_tls, ca, KEY_TEXT, "",
+        "PEM file: who signs the certificates of clients; absent: they are not asked for one."),
+    KEY(config_tls, verify_clients, KEY_BOOL, "true", "With a ca: who shows no certificate does not come in."),
+    KEY(config_tls, revoked, KEY_TEXT, "", "With a ca: PEM file with its lists of revoked certificates."),
+    KEY(config_tls, psk, KEY_TEXT, "",
+        "File of keys shared with clients, lines of NAME:HEX, readable by its owner only."),
+};
+static const struct config_group tls_group = GROUP(tls_keys, struct config_tls);
+
 static const struct config_key export_keys[] = {
     KEY(config_export, name, KEY_TEXT, NULL, "Name clients ask for; \"\" is the default export."),
     KEY(config_export, volume, KEY_TEXT, NULL, "\"array/volume\"."),
     KEY(config_export, description, KEY_TEXT, "", "Text shown in listings."),
     KEY(config_export, read_only, KEY_BOOL, "false", "Refuse writes."),
     KEY(config_export, hidden, KEY_BOOL, "false", "Not shown in listings."),
+    KEY(config_export, tls, KEY_TEXT, "allow",
+        "off: never over TLS; allow: as the listener says; require: over TLS only."),
+    KEY_LIMITS(config_export, "connections", connections, KEY_NUMBER, "0", 0, 65536, "At once; 0: as nbd.connections."),
+    KEY_SUB(config_export, access, KEY_GROUPS, &client_group, "Who may use it; absent: everybody."),
 };
 static const struct config_group export_group = GROUP(export_keys, struct config_export);
 
@@ -146,8 +184,16 @@ static const struct config_group daemon_group = GROUP(daemon_keys, struct config
 
 static const struct config_key nbd_keys[] = {
     KEY(config_nbd, listen, KEY_STRINGS, "",
-        "Addresses: \"127.0.0.1:10809\", \"[::1]:10809\", \"*:10809\", \"unix:/path\"."),
-    KEY_LIMITS(config_nbd, "connections", connections, KEY_NUMBER, "256", 1, 65536, "At once."),
+        "Addresses: \"127.0.0.1:10809\", \"[::1]:10809\", \"*:10809\", \"unix:/path\", \"systemd:NAME\"."),
+    KEY_SUB(config_nbd, listeners, KEY_GROUPS, &listener_group,
+            "Addresses with a mode of TLS, or a Unix socket's mode, of their own."),
+    KEY_SUB(config_nbd, tls, KEY_GROUP, &tls_group, "TLS."),
+    KEY_LIMITS(config_nbd, "connections", connections, KEY_NUMBER, "256", 1, 65536,
+               "At once, that chose their export."),
+    KEY_LIMITS(config_nbd, "half_open", half_open, KEY_NUMBER, "512", 1, 65536,
+               "Besides them: connections that negotiate."),
+    KEY_LIMITS(config_nbd, "half_open_per_address", half_open_per_address, KEY_NUMBER, "128", 1, 65536,
+               "Of these, from one address."),
     KEY_LIMITS(config_nbd, "requests", requests, KEY_NUMBER, "128", 1, 4096, "In flight for each connection."),
     KEY_LIMITS(config_nbd, "negotiation", negotiation_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
                "Time a client has to choose its export."),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <event2/event_struct.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -126,7 +127,17 @@ static int open_socket(struct place *place)
     return fd;
 }
 
-static int bind_unix(int fd, const struct place *place)
+/* Nobody can connect before listen(), so all of this is in time. The owner last: he might take the rest away. */
+static int settle_file(const char *path, const struct listener_file *file)
+{
+    static const struct listener_file usual = {0660, (uid_t)-1, (gid_t)-1};
+    file = file != NULL ? file : &usual;
+    if (chmod(path, file->mode) != 0)
+        return -1;
+    return file->owner != usual.owner || file->group != usual.group ? chown(path, file->owner, file->group) : 0;
+}
+
+static int bind_unix(int fd, const struct place *place, const struct listener_file *file)
 {
     const struct sockaddr_un *un = (const void *)&place->address;
     int bound = bind(fd, (const void *)un, place->len);
@@ -136,8 +147,12 @@ static int bind_unix(int fd, const struct place *place)
         else
             errno = EADDRINUSE;
     }
-    /* Nobody can connect before listen(), so the mode is in time. */
-    return bound == 0 ? chmod(un->sun_path, 0660) : -1;
+    if (bound != 0 || settle_file(un->sun_path, file) == 0)
+        return bound;
+    int error = errno;
+    unlink(un->sun_path);
+    errno = error;
+    return -1;
 }
 
 static int bind_tcp(int fd, const struct place *place)
@@ -151,12 +166,12 @@ static int bind_tcp(int fd, const struct place *place)
 }
 
 /* A listening socket, or -1 and errno. */
-static int open_place(struct place *place)
+static int open_place(struct place *place, const struct listener_file *file)
 {
     int fd = open_socket(place);
     if (fd < 0)
         return -1;
-    int bound = place->address.ss_family == AF_UNIX ? bind_unix(fd, place) : bind_tcp(fd, place);
+    int bound = place->address.ss_family == AF_UNIX ? bind_unix(fd, place, file) : bind_tcp(fd, place);
     if (bound == 0 && listen(fd, BACKLOG) == 0)
         return fd;
     int error = errno;
@@ -218,8 +233,23 @@ static void on_knock(evutil_socket_t fd, short what, void *data)
 
 /* --- opening and closing --- */
 
-struct listener *listener_open(struct reactor *reactor, const char *address, listener_accepted accepted, void *data,
-                               char *why, size_t why_len)
+struct listener *listener_adopt(struct reactor *reactor, int fd, listener_accepted accepted, void *data)
+{
+    ASSERT(loop_is_current(reactor_loop(reactor)));
+    struct listener *l = calloc(1, sizeof *l);
+    if (l == NULL) {
+        close(fd);
+        return NULL;
+    }
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    *l = (struct listener){.reactor = reactor, .fd = fd, .accepted = accepted, .data = data, .pause.fire = pause_over};
+    event_assign(&l->event, reactor_base(reactor), fd, EV_READ | EV_PERSIST, on_knock, l);
+    event_add(&l->event, NULL);
+    return l;
+}
+
+struct listener *listener_open(struct reactor *reactor, const char *address, const struct listener_file *file,
+                               listener_accepted accepted, void *data, char *why, size_t why_len)
 {
     ASSERT(loop_is_current(reactor_loop(reactor)));
     struct place place;
@@ -228,19 +258,15 @@ struct listener *listener_open(struct reactor *reactor, const char *address, lis
         text_format(why, why_len, "cannot listen on %s: %s", address, reason);
         return NULL;
     }
-    struct listener *l = calloc(1, sizeof *l);
-    int fd = l != NULL ? open_place(&place) : -1;
-    if (fd < 0) {
+    int fd = open_place(&place, file);
+    struct listener *l = fd >= 0 ? listener_adopt(reactor, fd, accepted, data) : NULL;
+    if (l == NULL) {
         text_format(why, why_len, "cannot listen on %s: %s", address, strerror(errno));
-        free(l);
         return NULL;
     }
-    *l = (struct listener){.reactor = reactor, .fd = fd, .accepted = accepted, .data = data, .pause.fire = pause_over};
     l->both_families = place.both_families;
     if (place.address.ss_family == AF_UNIX)
         text_format(l->path, sizeof l->path, "%s", ((struct sockaddr_un *)&place.address)->sun_path);
-    event_assign(&l->event, reactor_base(reactor), fd, EV_READ | EV_PERSIST, on_knock, l);
-    event_add(&l->event, NULL);
     return l;
 }
 

@@ -36,6 +36,18 @@ static bool is_kept_well(int fd, const char *path, char *why, size_t why_len)
     return false;
 }
 
+int secret_open(const char *path, char *why, size_t why_len)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        text_format(why, why_len, "%s cannot be read: %s", path, strerror(errno));
+    } else if (!is_kept_well(fd, path, why, why_len)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 /* One line, with its end or without. */
 static bool take_line(const char *bytes, size_t len, bool short_allowed, struct secret *secret, const char **wrong)
 {
@@ -61,18 +73,15 @@ bool secret_read(const char *path, bool short_allowed, struct secret *secret, ch
 {
     char bytes[CHAP_SECRET_MAX + 3];
     const char *wrong = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        text_format(why, why_len, "%s cannot be read: %s", path, strerror(errno));
+    int fd = secret_open(path, why, why_len);
+    if (fd < 0)
         return false;
-    }
-    bool good = is_kept_well(fd, path, why, why_len);
-    ssize_t got = good ? read(fd, bytes, sizeof bytes) : 0;
+    ssize_t got = read(fd, bytes, sizeof bytes);
     close(fd);
-    if (good && got < 0)
+    if (got < 0)
         text_format(why, why_len, "%s cannot be read: %s", path, strerror(errno));
-    else if (good && !take_line(bytes, (size_t)got, short_allowed, secret, &wrong))
+    else if (!take_line(bytes, (size_t)got, short_allowed, secret, &wrong))
         text_format(why, why_len, "%s %s", path, wrong);
     chap_wipe(bytes, sizeof bytes);
-    return good && got >= 0 && wrong == NULL;
+    return got >= 0 && wrong == NULL;
 }

@@ -15,6 +15,8 @@ struct secret {
     char text[CHAP_SECRET_MAX + 1];
 };
 
+/* The descriptor of a file that is kept as one with a secret must be. -1: `why`, which names the file. */
+int secret_open(const char *path, char *why, size_t why_len);
 /* False, and `why`, which names the file (and never its contents). `short_allowed`: fewer than CHAP_SECRET_MIN bytes. */
 bool secret_read(const char *path, bool short_allowed, struct secret *secret, char *why, size_t why_len);
 void secret_wipe(struct secret *secret);

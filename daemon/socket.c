@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <event2/event.h>
-#include <event2/event_struct.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -19,23 +18,11 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "daemon/reactor.h"
+#include "daemon/socket_internal.h"
 
 enum {
     FAREWELL_BYTES = 1 << 20, /* read and thrown away before a close */
 };
-
-struct socket_stream {
-    struct stream stream;
-    int fd;
-    unsigned wanted;
-    struct event read_event, write_event;
-    struct task moved, *arrived;
-};
-
-static struct socket_stream *socket_of(struct stream *stream)
-{
-    return container_of(stream, struct socket_stream, stream);
-}
 
 /* --- addresses --- */
 
@@ -135,13 +122,17 @@ static void switch_event(struct event *event, bool was_on, bool on)
     }
 }
 
-static void socket_want(struct stream *stream, unsigned events)
+void socket_watch(struct socket_stream *s, unsigned events)
 {
-    struct socket_stream *s = socket_of(stream);
-    ASSERT(loop_is_current(stream->loop) && stream->owner != NULL);
     switch_event(&s->read_event, s->wanted & STREAM_READ, events & STREAM_READ);
     switch_event(&s->write_event, s->wanted & STREAM_WRITE, events & STREAM_WRITE);
     s->wanted = events;
+}
+
+static void socket_want(struct stream *stream, unsigned events)
+{
+    ASSERT(loop_is_current(stream->loop) && stream->owner != NULL);
+    socket_watch(socket_of(stream), events);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
@@ -150,7 +141,10 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
     (void)fd;
     (void)what;
     reactor_woken(reactor_of(s->stream.loop));
-    s->stream.owner->readable(&s->stream);
+    if (s->tls != NULL)
+        tls_ready(s, STREAM_READ);
+    else
+        s->stream.owner->readable(&s->stream);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *data)
@@ -159,7 +153,10 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
     (void)fd;
     (void)what;
     reactor_woken(reactor_of(s->stream.loop));
-    s->stream.owner->writable(&s->stream);
+    if (s->tls != NULL)
+        tls_ready(s, STREAM_WRITE);
+    else
+        s->stream.owner->writable(&s->stream);
 }
 
 static void settle(struct socket_stream *s, struct loop *loop)
@@ -176,12 +173,13 @@ static void socket_moved(struct task *task)
     struct socket_stream *s = container_of(task, struct socket_stream, moved);
     unsigned wanted = s->wanted;
     s->wanted = 0;
-    if (wanted != 0)
-        socket_want(&s->stream, wanted);
+    socket_watch(s, wanted);
+    if (s->tls != NULL)
+        tls_arrived(s);
     s->arrived->run(s->arrived);
 }
 
-static void socket_move(struct stream *stream, struct loop *to, struct task *arrived)
+void socket_move(struct stream *stream, struct loop *to, struct task *arrived)
 {
     struct socket_stream *s = socket_of(stream);
     ASSERT(loop_is_current(stream->loop));
@@ -197,7 +195,7 @@ static void socket_move(struct stream *stream, struct loop *to, struct task *arr
  * TCP answers a close with unread bytes by a reset, and a reset overtakes what was sent: the peer would not see our
  * last words. So what has arrived is thrown away first.
  */
-static void socket_close(struct stream *stream)
+void socket_close(struct stream *stream)
 {
     struct socket_stream *s = socket_of(stream);
     ASSERT(loop_is_current(stream->loop));
@@ -215,8 +213,12 @@ static void socket_close(struct stream *stream)
     free(s);
 }
 
-static const struct stream_ops socket_ops = {
-    .recv = socket_recv, .send = socket_send, .want = socket_want, .move = socket_move, .close = socket_close};
+static const struct stream_ops socket_ops = {.recv = socket_recv,
+                                             .send = socket_send,
+                                             .want = socket_want,
+                                             .move = socket_move,
+                                             .start_tls = tls_start,
+                                             .close = socket_close};
 
 /* --- birth --- */
 

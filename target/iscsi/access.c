@@ -1,103 +1,12 @@
 /* Access lists: see access.h. */
 #include "target/iscsi/access.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/check.h"
 #include "core/log.h"
 #include "target/iscsi/chap.h"
-
-/* --- names --- */
-
-static char folded(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-/* When something does not fit behind a '*', that star takes one character more: only the last star is ever tried again,
- * so the time is at most the product of the lengths. */
-bool access_pattern_fits(const char *pattern, const char *name)
-{
-    const char *star = NULL, *taken = NULL;
-    while (*name != '\0') {
-        if (*pattern == '*') {
-            star = pattern++;
-            taken = name;
-        } else if (*pattern != '\0' && (*pattern == '?' || folded(*pattern) == folded(*name))) {
-            pattern++;
-            name++;
-        } else if (star != NULL) {
-            pattern = star + 1;
-            name = ++taken;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*')
-        pattern++;
-    return *pattern == '\0';
-}
-
-/* --- addresses --- */
-
-enum { ADDRESS_BITS = 128, V4_BITS = 32, ADDRESS_TEXT = 64 };
-
-/* `text` of `len` bytes: an IPv4 or IPv6 address. False: neither. */
-static bool parse_address(const char *text, size_t len, uint8_t out[16], bool *v4)
-{
-    char address[ADDRESS_TEXT];
-    if (len >= sizeof address)
-        return false;
-    memcpy(address, text, len);
-    address[len] = '\0';
-    memset(out, 0, 10);
-    memset(out + 10, 0xff, 2);
-    *v4 = inet_pton(AF_INET, address, out + 12) == 1;
-    return *v4 || inet_pton(AF_INET6, address, out) == 1;
-}
-
-static bool parse_network(const char *text, struct access_network *out)
-{
-    size_t len = strcspn(text, "/");
-    bool v4;
-    if (!parse_address(text, len, out->bytes, &v4))
-        return false;
-    unsigned most = v4 ? V4_BITS : ADDRESS_BITS, bits = 0;
-    const char *digit = text + len + 1;
-    if (text[len] == '\0') {
-        out->bits = ADDRESS_BITS;
-        return true;
-    }
-    for (; *digit >= '0' && *digit <= '9' && bits <= most; digit++)
-        bits = bits * 10 + (unsigned)(*digit - '0');
-    out->bits = ADDRESS_BITS - most + bits;
-    return *digit == '\0' && digit[-1] != '/' && bits <= most;
-}
-
-bool iscsi_network_valid(const char *text)
-{
-    struct access_network network;
-    return parse_network(text, &network);
-}
-
-/* "192.0.2.1:40312", "[2001:db8::1]:3260". */
-bool access_host(const char *peer, uint8_t out[16])
-{
-    const char *end = peer[0] == '[' ? strchr(peer, ']') : strchr(peer, ':');
-    bool v4;
-    peer += peer[0] == '[';
-    return end != NULL && parse_address(peer, (size_t)(end - peer), out, &v4);
-}
-
-static bool lies_in(const uint8_t address[16], const struct access_network *network)
-{
-    unsigned whole = network->bits / 8, rest = network->bits % 8;
-    if (memcmp(address, network->bytes, whole) != 0)
-        return false;
-    return rest == 0 || ((address[whole] ^ network->bytes[whole]) >> (8 - rest)) == 0;
-}
 
 /* --- rules --- */
 
@@ -106,10 +15,10 @@ static bool speaks_for(const struct access_rule *rule, const char *initiator, co
     uint8_t address[16];
     bool name = rule->pattern_count == 0, place = rule->network_count == 0;
     for (unsigned i = 0; i < rule->pattern_count && !name; i++)
-        name = access_pattern_fits(rule->patterns[i], initiator);
-    bool known = !place && access_host(peer, address);
+        name = match_pattern(rule->patterns[i], initiator, true);
+    bool known = !place && match_host(peer, address);
     for (unsigned i = 0; i < rule->network_count && known && !place; i++)
-        place = lies_in(address, &rule->networks[i]);
+        place = match_network_holds(&rule->networks[i], address);
     return name && place;
 }
 
@@ -208,7 +117,7 @@ static bool copy_networks(struct access_rule *rule, const struct iscsi_rule *fro
     rule->networks = calloc(MAX(from->address_count, 1u), sizeof *rule->networks);
     bool good = rule->networks != NULL;
     for (unsigned i = 0; i < from->address_count && good; i++)
-        good = parse_network(from->addresses[i], &rule->networks[i]);
+        good = match_network_parse(from->addresses[i], &rule->networks[i]);
     rule->network_count = from->address_count;
     return good;
 }

@@ -13,18 +13,13 @@
 #define TARGET_ISCSI_ACCESS_H
 
 #include "target/iscsi/iscsi.h"
-
-/* An IPv6 network; IPv4 as ::ffff:a.b.c.d. */
-struct access_network {
-    uint8_t bytes[16];
-    unsigned bits;
-};
+#include "target/match.h"
 
 struct access_rule {
     char *name;
     char **patterns;
     unsigned pattern_count;
-    struct access_network *networks;
+    struct match_network *networks;
     unsigned network_count;
     char *user, *secret;               /* NULL: no CHAP */
     char *target_user, *target_secret; /* NULL: we cannot prove ourselves */
@@ -53,11 +48,5 @@ bool access_admits(const struct access_list *list, const char *initiator, const 
 bool access_same(const struct access_list *a, const struct access_list *b, const char *initiator, const char *peer);
 /* Is there a rule, by name, in both that has another secret? */
 bool access_secrets_differ(const struct access_list *a, const struct access_list *b);
-
-/* The address in that of a stream, without its port; false: it is none of a network. */
-bool access_host(const char *peer, uint8_t out[16]);
-
-/* '*' is any text, '?' any character; letters of any case are the same, as in iSCSI names. */
-bool access_pattern_fits(const char *pattern, const char *name);
 
 #endif

@@ -21,9 +21,9 @@
 
 #include "core/sm.h"
 #include "target/iscsi/login.h"
-#include "target/iscsi/refusals.h"
 #include "target/iscsi/send.h"
 #include "target/iscsi/session.h"
+#include "target/refusals.h"
 
 enum connection_phase { PHASE_LOGIN, PHASE_MOVING, PHASE_FULL_FEATURE, PHASE_ENDING, PHASE_CLOSED };
 enum { NOTICES = 8, ADDRESS_MAX = 64 };

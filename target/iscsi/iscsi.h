@@ -50,7 +50,6 @@ struct iscsi_rule {
     const char *target_user, *target_secret; /* we, when we are asked to; NULL: we cannot */
     const struct scsi_view *view;            /* what it sees; NULL: all. Copied, as is everything here */
 };
-bool iscsi_network_valid(const char *text);
 /*
  * Who may use a target, or (`target` NULL) discover: those for whom a rule speaks; `rules` NULL: everybody. Sessions for
  * which the new list says something else end. `new_secrets` (may be NULL): a rule that was there before has other secrets.

@@ -198,7 +198,7 @@ static const char *half_open_full(const struct iscsi_server *server, const char 
 {
     uint32_t all = 0, same = 0;
     uint8_t host[16];
-    bool known = access_host(peer, host);
+    bool known = match_host(peer, host);
     const struct connection *conn;
     TAILQ_FOREACH(conn, &server->connections, server_link)
     {
@@ -218,12 +218,12 @@ void iscsi_conn_open(struct iscsi_server *server, struct stream *stream, uint16_
     bool room = !server->draining && full == NULL;
     struct connection *conn = room ? connection_create(server, stream) : NULL;
     if (full != NULL)
-        refusal_tell(&server->refusals, loop_now_ns(server->loop), stream->peer, "", "", 0, full);
+        refusal_tell(&server->refusals, loop_now_ns(server->loop), "iSCSI", stream->peer, "", "", 0, full);
     if (conn == NULL) {
         stream_close(stream);
         return;
     }
-    if (!access_host(conn->peer, conn->host))
+    if (!match_host(conn->peer, conn->host))
         memset(conn->host, 0, sizeof conn->host);
     conn->id = ++server->last_id;
     conn->group = group;
@@ -520,7 +520,7 @@ void server_refused(struct connection *conn)
         log_info("iSCSI: %s: sent from %s to %s", conn->peer, target->name, target->redirect);
         return;
     }
-    refusal_tell(there ? &target->refusals : &conn->server->refusals, loop_now_ns(conn->loop), conn->peer,
+    refusal_tell(there ? &target->refusals : &conn->server->refusals, loop_now_ns(conn->loop), "iSCSI", conn->peer,
                  conn->login.keys.initiator, discovery, conn->login.status, conn->login.why);
 }
 
@@ -663,7 +663,7 @@ int iscsi_server_set_access(struct iscsi_server *server, const char *target_name
         return -ENOENT;
     for (unsigned i = 0; rules != NULL && i < count; i++)
         for (unsigned j = 0; j < rules[i].address_count; j++)
-            if (!iscsi_network_valid(rules[i].addresses[j]))
+            if (!match_network_valid(rules[i].addresses[j]))
                 return -EINVAL;
     struct access_list *access = rules != NULL ? access_create(rules, count) : NULL;
     if (rules != NULL && access == NULL)

@@ -36,7 +36,7 @@ static const struct sm_state phase_states[] = {
 
 static void stall_fire(struct timer *timer);
 
-struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *stream)
+struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *stream, enum nbd_tls tls)
 {
     struct nbd_conn *conn = malloc(sizeof *conn);
     if (conn == NULL)
@@ -48,6 +48,7 @@ struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *strea
     memset(&conn->mode, 0, sizeof *conn - offsetof(struct nbd_conn, mode));
     conn->stream = stream;
     text_format(conn->peer, sizeof conn->peer, "%s", stream->peer);
+    nbd_client_init(&conn->client, conn->peer, tls);
     conn->loop = server->loop;
     conn->server = server;
     conn->stall.fire = stall_fire;

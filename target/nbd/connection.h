@@ -77,6 +77,7 @@ struct nbd_conn {
     struct loop *loop; /* where the connection lives: written on the server's loop, before it moves */
     struct nbd_server *server;
     const struct nbd_export *export; /* written on the server's loop, before it moves */
+    struct nbd_client client;        /* on the server's loop */
     struct sm phase;
     unsigned wanted; /* what the stream was last told */
     struct nbd_input input;
@@ -126,7 +127,7 @@ struct nbd_conn {
 /* connection.c: the life of a connection. */
 
 /* NULL if memory is short. The caller lists it and then starts it. */
-struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *stream);
+struct nbd_conn *nbd_conn_create(struct nbd_server *server, struct stream *stream, enum nbd_tls tls);
 void nbd_conn_free(struct nbd_conn *conn);
 /* The options are over: go where the export's device lives. */
 void nbd_conn_hand_over(struct nbd_conn *conn, const struct nbd_export *export);

@@ -5,6 +5,7 @@
  *              |             +-> LIST            more to tell than fits at once
  *              |             +-> HAND_OVER       GO and EXPORT_NAME: when the answer is gone
  *              |             +-> FAREWELL        ABORT: when the answer is gone
+ *              |             +-> SECURE -> OPTION   STARTTLS: when the answer is gone; begins anew over TLS
  *              +------> SKIP --> OPTION          refused: drop the data, then say so
  *
  *   FLAGS      waits for the client's flags         OPTION    waits for a header (all earlier answers are gone)
@@ -20,14 +21,15 @@
 #include "core/log.h"
 #include "target/nbd/connection.h"
 
-enum { FLAGS, OPTION, DATA, SKIP, LIST, HAND_OVER, FAREWELL };
+enum { FLAGS, OPTION, DATA, SKIP, LIST, SECURE, HAND_OVER, FAREWELL };
 
 static const struct sm_state step_states[] = {
     [FLAGS] = {"nbd flags", SM_TO(OPTION)},
     [OPTION] = {"nbd option", SM_TO(DATA) | SM_TO(SKIP)},
-    [DATA] = {"nbd option data", SM_TO(OPTION) | SM_TO(LIST) | SM_TO(HAND_OVER) | SM_TO(FAREWELL)},
+    [DATA] = {"nbd option data", SM_TO(OPTION) | SM_TO(LIST) | SM_TO(SECURE) | SM_TO(HAND_OVER) | SM_TO(FAREWELL)},
     [SKIP] = {"nbd option skip", SM_TO(OPTION)},
     [LIST] = {"nbd list", SM_TO(OPTION)},
+    [SECURE] = {"nbd secure", SM_TO(OPTION)},
     [HAND_OVER] = {"nbd hand over", 0},
     [FAREWELL] = {"nbd farewell", 0},
 };
@@ -64,16 +66,25 @@ static const char *refusal_text(uint32_t type)
 
 /* --- options --- */
 
+static bool is_full(struct nbd_conn *conn, const struct nbd_export *export)
+{
+    const char *full = nbd_server_full(conn->server, export);
+    if (full != NULL)
+        nbd_refusal(conn, export->name, full);
+    return full != NULL;
+}
+
 static void option_export_name(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
 {
     struct nbd_negotiation *n = &conn->negotiation;
+    uint32_t error;
     if (conn->mode == NBD_EXTENDED) {
         nbd_conn_cut(conn, "EXPORT_NAME after EXTENDED_HEADERS");
         return;
     }
-    n->chosen = nbd_export_find(conn->server, (const char *)data, len);
-    if (n->chosen == NULL) { /* this option knows no error reply */
-        nbd_conn_cut(conn, "unknown export");
+    n->chosen = nbd_access_find(conn, (const char *)data, len, &error);
+    if (n->chosen == NULL || is_full(conn, n->chosen)) { /* this option knows no error reply */
+        nbd_conn_cut(conn, n->chosen == NULL ? nbd_access_text(error) : "too many connections");
         return;
     }
     bool zeroes = !(n->client_flags & NBD_HANDSHAKE_NO_ZEROES);
@@ -123,9 +134,13 @@ static void option_info(struct nbd_conn *conn, const uint8_t *data, uint32_t len
         answer_error(conn, error, refusal_text(error));
         return;
     }
-    const struct nbd_export *export = nbd_export_find(conn->server, request.name, request.name_len);
+    const struct nbd_export *export = nbd_access_find(conn, request.name, request.name_len, &error);
     if (export == NULL) {
-        answer_error(conn, NBD_REP_ERR_UNKNOWN, "there is no export of this name");
+        answer_error(conn, error, nbd_access_text(error));
+        return;
+    }
+    if (n->option.option == NBD_OPT_GO && is_full(conn, export)) {
+        answer_error(conn, NBD_REP_ERR_POLICY, "there are as many connections as may be");
         return;
     }
     answer_info(conn, export, request.wanted);
@@ -155,6 +170,27 @@ static void option_extended_headers(struct nbd_conn *conn, const uint8_t *data, 
     answer_ack(conn);
 }
 
+/*
+ * What was sent in clear behind STARTTLS, by whoever sits in the middle, must not be taken for what comes over TLS
+ * (CVE-2021-3716); a client waits for the answer, so there is nothing of its own.
+ */
+static void option_starttls(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    (void)data;
+    (void)len;
+    if (conn->client.secured) {
+        answer_error(conn, NBD_REP_ERR_INVALID, "TLS is there already");
+    } else if (conn->client.tls == NBD_TLS_OFF || conn->server->credentials == NULL) {
+        answer_error(conn, NBD_REP_ERR_POLICY, "there is no TLS here");
+    } else if (nbd_input_len(&conn->input) > 0) {
+        nbd_refusal(conn, "", "it sent bytes in clear behind STARTTLS");
+        nbd_conn_cut(conn, "bytes in clear behind STARTTLS");
+    } else {
+        answer_ack(conn);
+        sm_move(&conn->negotiation.step, SECURE);
+    }
+}
+
 /* A handler answers, and moves on if the next step is not another option; if it does neither, the connection is cut. */
 struct option_rule {
     uint32_t option;
@@ -170,6 +206,7 @@ static const struct option_rule option_rules[] = {
     {NBD_OPT_GO, true, option_info},
     {NBD_OPT_STRUCTURED_REPLY, false, option_structured_reply},
     {NBD_OPT_EXTENDED_HEADERS, false, option_extended_headers},
+    {NBD_OPT_STARTTLS, false, option_starttls},
 };
 
 static const struct option_rule *rule_find(uint32_t option)
@@ -211,6 +248,14 @@ static bool cut(struct nbd_conn *conn, const char *why)
     return false;
 }
 
+/* FORCEDTLS of the document. */
+static bool must_start_tls(const struct nbd_conn *conn)
+{
+    uint32_t option = conn->negotiation.option.option;
+    return conn->client.tls == NBD_TLS_REQUIRE && !conn->client.secured && option != NBD_OPT_STARTTLS &&
+           option != NBD_OPT_ABORT;
+}
+
 static bool step_option(struct nbd_conn *conn)
 {
     struct nbd_negotiation *n = &conn->negotiation;
@@ -226,6 +271,9 @@ static bool step_option(struct nbd_conn *conn)
     if (is_export_name && n->option.len > NBD_NAME_MAX)
         return cut(conn, "export name too long");
     const struct option_rule *rule = rule_find(n->option.option);
+    if (must_start_tls(conn))
+        return is_export_name ? cut(conn, "EXPORT_NAME without TLS")
+                              : refuse(conn, NBD_REP_ERR_TLS_REQD, nbd_access_text(NBD_REP_ERR_TLS_REQD));
     if (rule == NULL)
         return refuse(conn, NBD_REP_ERR_UNSUP, "option not supported");
     if (n->option.len > NBD_OPTION_DATA_MAX)
@@ -269,14 +317,27 @@ static bool step_list(struct nbd_conn *conn)
 {
     enum { ENTRY_MAX = NBD_OPTION_REPLY_BYTES + 4 + 2 * NBD_NAME_MAX };
     struct nbd_negotiation *n = &conn->negotiation;
+    uint32_t error;
     for (; n->next != NULL && NBD_NEGOTIATION_OUT - n->out_end >= ENTRY_MAX; n->next = STAILQ_NEXT(n->next, link))
-        if (!n->next->hidden)
+        if (!n->next->hidden && nbd_access_judge(&conn->client, n->next, &error) != NULL)
             out_add(conn, nbd_build_list_entry(out_at(conn), n->next->name, n->next->description));
     if (n->next == NULL && NBD_NEGOTIATION_OUT - n->out_end >= NBD_OPTION_REPLY_BYTES) {
         answer_ack(conn);
         sm_move(&n->step, OPTION);
     }
     return true;
+}
+
+static void secured(struct stream *stream, const char *failure);
+
+/* What was agreed upon in clear is forgotten. The timer goes on. */
+static bool step_secure(struct nbd_conn *conn)
+{
+    conn->mode = NBD_SIMPLE;
+    nbd_conn_want(conn, 0);
+    if (!stream_start_tls(conn->stream, conn->server->credentials, secured))
+        return cut(conn, "no memory for TLS");
+    return false;
 }
 
 static bool step_hand_over(struct nbd_conn *conn)
@@ -295,8 +356,8 @@ static bool step_farewell(struct nbd_conn *conn)
 static bool advance(struct nbd_conn *conn)
 {
     static bool (*const steps[])(struct nbd_conn *) = {
-        [FLAGS] = step_flags, [OPTION] = step_option,       [DATA] = step_data,         [SKIP] = step_skip,
-        [LIST] = step_list,   [HAND_OVER] = step_hand_over, [FAREWELL] = step_farewell,
+        [FLAGS] = step_flags, [OPTION] = step_option, [DATA] = step_data,           [SKIP] = step_skip,
+        [LIST] = step_list,   [SECURE] = step_secure, [HAND_OVER] = step_hand_over, [FAREWELL] = step_farewell,
     };
     return steps[sm_state(&conn->negotiation.step)](conn);
 }
@@ -333,8 +394,8 @@ static void run(struct nbd_conn *conn)
         if (!advance(conn))
             break;
     }
-    if (sm_state(&conn->negotiation.step) == HAND_OVER)
-        return; /* it may live on another loop already */
+    if (sm_state(&conn->negotiation.step) == HAND_OVER || sm_state(&conn->negotiation.step) == SECURE)
+        return; /* it may live on another loop already; or the stream is not to be touched */
     if (nbd_conn_in(conn, NBD_NEGOTIATING))
         nbd_conn_want(conn, STREAM_READ);
 }
@@ -357,6 +418,22 @@ static void readable(struct stream *stream)
 static void writable(struct stream *stream)
 {
     run(stream->owner_data);
+}
+
+static void secured(struct stream *stream, const char *failure)
+{
+    struct nbd_conn *conn = stream->owner_data;
+    if (failure != NULL) {
+        nbd_refusal(conn, "", failure);
+        nbd_conn_cut(conn, failure);
+        return;
+    }
+    conn->client.secured = true;
+    conn->client.proof = *stream->proof;
+    log_debug("nbd: %s: %s, %s", conn->peer, stream->proof->method,
+              stream->proof->count > 0 ? stream->proof->names[0] : "nothing proved");
+    sm_move(&conn->negotiation.step, OPTION);
+    run(conn);
 }
 
 static void out_of_time(struct timer *timer)

@@ -19,6 +19,12 @@ enum { NBD_NAME_MAX = 4096, NBD_PAYLOAD_MAX = 32 << 20 };
 
 struct nbd_server;
 
+/*
+ * Of a listener: no TLS; as the client likes; nothing but STARTTLS before it. Of an export: never over TLS; as the
+ * listener says; over TLS only.
+ */
+enum nbd_tls { NBD_TLS_OFF, NBD_TLS_ALLOW, NBD_TLS_REQUIRE };
+
 struct nbd_export_options {
     const char *name;        /* "" is the default export */
     const char *description; /* may be NULL */
@@ -26,10 +32,12 @@ struct nbd_export_options {
     bool read_only, hidden;  /* hidden: not listed */
 };
 
-struct nbd_limits {          /* 0: the default */
-    uint32_t connections;    /* at once; further ones are closed; 1024 */
-    uint32_t requests;       /* in flight a connection; 128 */
-    uint64_t negotiation_ns; /* time from connect to transmission; 10 s */
+struct nbd_limits {              /* 0: the default */
+    uint32_t connections;        /* in transmission at once; further ones are refused; 1024 */
+    uint32_t half_open;          /* besides them, in negotiation; further ones are closed; 512 */
+    uint32_t half_open_per_host; /* of these, from one address; 128 */
+    uint32_t requests;           /* in flight a connection; 128 */
+    uint64_t negotiation_ns;     /* time from connect to transmission; 10 s */
 };
 
 struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits);
@@ -39,7 +47,37 @@ void nbd_server_destroy(struct nbd_server *server);
  * loop has hardly any pages. An export stays until the server is destroyed. */
 int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_options *options);
 
-void nbd_conn_open(struct nbd_server *server, struct stream *stream);
+/* For STARTTLS from now on; lent. NULL, as at first: it is refused. */
+void nbd_server_set_credentials(struct nbd_server *server, struct stream_credentials *credentials);
+
+/* A rule of an access list: see target/nbd/access.h. */
+struct nbd_rule {
+    const char *name; /* for the log */
+    const char *const
+        *clients; /* patterns of what a client proves: "cn:*.example.org", "psk:host"; none: need prove nothing */
+    unsigned client_count;
+    const char *const *addresses; /* "192.0.2.0/24", "2001:db8::1"; none: anywhere */
+    unsigned address_count;
+    bool read_only;
+};
+/* "*", or a kind that stream_proof knows, a colon, and something. */
+bool nbd_client_pattern_valid(const char *pattern);
+
+struct nbd_access_options {
+    enum nbd_tls tls;
+    uint32_t connections;         /* at once; 0: as many as the server takes */
+    const struct nbd_rule *rules; /* NULL: everybody may. Copied, as is everything here */
+    unsigned rule_count;
+};
+/*
+ * Who may use an export; at first everybody, with TLS or without. Connections that may no more, or may only read now
+ * and wrote before, or the other way round, are asked to end and cut after grace_ns. 0, -ENOENT, -EINVAL, -ENOMEM.
+ */
+int nbd_server_set_access(struct nbd_server *server, const char *name, const struct nbd_access_options *options,
+                          uint64_t grace_ns);
+
+/* A stream that arrived at a listener with this mode of TLS. */
+void nbd_conn_open(struct nbd_server *server, struct stream *stream, enum nbd_tls tls);
 
 /*
  * Stop: connections in negotiation end now, those in transmission finish what they have received and end; after
@@ -58,6 +96,8 @@ struct nbd_conn_info {
     char peer[64];
     char export_name[64];
     char phase[24];
+    char tls[64];     /* "": none */
+    char client[128]; /* the first name that it has proved to have; "": none */
     struct io_stats io;
 };
 /* Fill up to `max`; returns how many connections there are. On the server's loop; counters of others may lag. */

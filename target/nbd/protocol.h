@@ -44,7 +44,9 @@ enum {
     NBD_REP_INFO = 3,
 };
 #define NBD_REP_ERR_UNSUP           NBD_REP_ERROR(1u)
+#define NBD_REP_ERR_POLICY          NBD_REP_ERROR(2u)
 #define NBD_REP_ERR_INVALID         NBD_REP_ERROR(3u)
+#define NBD_REP_ERR_TLS_REQD        NBD_REP_ERROR(5u)
 #define NBD_REP_ERR_UNKNOWN         NBD_REP_ERROR(6u)
 #define NBD_REP_ERR_TOO_BIG         NBD_REP_ERROR(9u)
 #define NBD_REP_ERR_EXT_HEADER_REQD NBD_REP_ERROR(10u)

@@ -22,6 +22,8 @@
 
 enum {
     DEFAULT_CONNECTIONS = 1024,
+    DEFAULT_HALF_OPEN = 512,
+    DEFAULT_HALF_OPEN_PER_HOST = 128,
     DEFAULT_REQUESTS = 128,
     POOL_PAGES_MIN = 16, /* fewer pages on a device's loop serve nobody */
 };
@@ -72,11 +74,36 @@ uint32_t nbd_export_preferred(const struct nbd_export *export)
 
 static void export_free(struct nbd_export *export)
 {
-    if (export == NULL)
-        return;
+    nbd_access_free(export->access);
     free(export->name);
     free(export->description);
+    free(export->twin);
     free(export);
+}
+
+/* With texts of its own, and a twin that shares them. NULL: no memory. */
+static struct nbd_export *export_create(const struct nbd_export_options *options, const char *description)
+{
+    struct nbd_export *export = calloc(1, sizeof *export), *twin = calloc(1, sizeof *twin);
+    if (export == NULL || twin == NULL) {
+        free(export);
+        free(twin);
+        return NULL;
+    }
+    *export = (struct nbd_export){.dev = options->dev,
+                                  .read_only = options->read_only,
+                                  .hidden = options->hidden,
+                                  .name = strdup(options->name),
+                                  .description = strdup(description),
+                                  .tls = NBD_TLS_ALLOW};
+    *twin = *export;
+    twin->read_only = twin->is_twin = true;
+    twin->twin = export;
+    export->twin = twin;
+    if (export->name != NULL && export->description != NULL)
+        return export;
+    export_free(export);
+    return NULL;
 }
 
 static bool is_servable(const struct nbd_export_options *options, const char *description)
@@ -94,18 +121,9 @@ int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_opt
         return -EINVAL;
     if (nbd_export_find(server, options->name, (uint32_t)strlen(options->name)) != NULL)
         return -EEXIST;
-    struct nbd_export *export = calloc(1, sizeof *export);
+    struct nbd_export *export = export_create(options, description);
     if (export == NULL)
         return -ENOMEM;
-    *export = (struct nbd_export){.dev = options->dev,
-                                  .read_only = options->read_only,
-                                  .hidden = options->hidden,
-                                  .name = strdup(options->name),
-                                  .description = strdup(description)};
-    if (export->name == NULL || export->description == NULL) {
-        export_free(export);
-        return -ENOMEM;
-    }
     STAILQ_INSERT_TAIL(&server->exports, export, link);
     return 0;
 }
@@ -124,6 +142,10 @@ struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits 
     server->limits = *limits;
     if (limits->connections == 0)
         server->limits.connections = DEFAULT_CONNECTIONS;
+    if (limits->half_open == 0)
+        server->limits.half_open = DEFAULT_HALF_OPEN;
+    if (limits->half_open_per_host == 0)
+        server->limits.half_open_per_host = DEFAULT_HALF_OPEN_PER_HOST;
     if (limits->requests == 0)
         server->limits.requests = DEFAULT_REQUESTS;
     if (limits->negotiation_ns == 0)
@@ -146,13 +168,64 @@ void nbd_server_destroy(struct nbd_server *server)
     free(server);
 }
 
-void nbd_conn_open(struct nbd_server *server, struct stream *stream)
+void nbd_server_set_credentials(struct nbd_server *server, struct stream_credentials *credentials)
 {
-    bool full = server->connection_count >= server->limits.connections;
-    struct nbd_conn *conn = full || server->draining ? NULL : nbd_conn_create(server, stream);
+    server->credentials = credentials;
+}
+
+/* --- connections come --- */
+
+/* Whoever does not get through the negotiation takes no place from those who have. NULL: there is room for one more. */
+static const char *half_open_full(const struct nbd_server *server, const struct nbd_client *client)
+{
+    uint32_t all = 0, same = 0;
+    const struct nbd_conn *conn;
+    TAILQ_FOREACH(conn, &server->connections, link)
+    {
+        if (conn->handed_over)
+            continue;
+        all++;
+        same += client->has_host && conn->client.has_host &&
+                memcmp(conn->client.host, client->host, sizeof client->host) == 0;
+    }
+    if (all >= server->limits.half_open)
+        return "too many negotiations are under way";
+    return same >= server->limits.half_open_per_host ? "too many negotiations of its address are under way" : NULL;
+}
+
+/* The export itself, of a twin. */
+static const struct nbd_export *export_proper(const struct nbd_export *export)
+{
+    return export->is_twin ? export->twin : export;
+}
+
+const char *nbd_server_full(const struct nbd_server *server, const struct nbd_export *export)
+{
+    uint32_t all = 0, same = 0;
+    const struct nbd_conn *conn;
+    export = export_proper(export);
+    TAILQ_FOREACH(conn, &server->connections, link)
+    {
+        bool counts = conn->handed_over && !conn->over;
+        all += counts;
+        same += counts && export_proper(conn->export) == export;
+    }
+    if (all >= server->limits.connections)
+        return "there are as many connections as may be";
+    return export->connections_max > 0 && same >= export->connections_max
+               ? "the export has as many connections as may be"
+               : NULL;
+}
+
+void nbd_conn_open(struct nbd_server *server, struct stream *stream, enum nbd_tls tls)
+{
+    struct nbd_client client;
+    nbd_client_init(&client, stream->peer, tls);
+    const char *why = server->draining ? "the server stops" : half_open_full(server, &client);
+    struct nbd_conn *conn = why == NULL ? nbd_conn_create(server, stream, tls) : NULL;
     if (conn == NULL) {
-        log_info("nbd: %s: refused, %u connections are open%s", stream->peer, server->connection_count,
-                 server->draining ? " and the server stops" : "");
+        why = why != NULL ? why : "there is no memory";
+        refusal_tell(&server->refusals, loop_now_ns(server->loop), "NBD", stream->peer, "", "", 0, why);
         stream_close(stream);
         return;
     }
@@ -186,6 +259,9 @@ uint32_t nbd_server_info(const struct nbd_server *server, struct nbd_conn_info *
                     conn->over          ? "closed"
                     : conn->handed_over ? "transmission"
                                         : "negotiation");
+        text_format(info->tls, sizeof info->tls, "%s", conn->client.proof.method);
+        name_for_people(info->client, sizeof info->client,
+                        conn->client.proof.count > 0 ? conn->client.proof.names[0] : "");
     }
     return count;
 }
@@ -277,6 +353,12 @@ static void drop_late(struct timer *timer)
     order_give(container_of(timer, struct nbd_conn, drop), NBD_ORDER_CUT);
 }
 
+static void end_politely(struct nbd_conn *conn, uint64_t grace_ns)
+{
+    order_give(conn, NBD_ORDER_END);
+    timer_start(conn->server->loop, &conn->drop, grace_ns);
+}
+
 bool nbd_server_drop(struct nbd_server *server, uint32_t id, uint64_t grace_ns)
 {
     struct nbd_conn *conn;
@@ -284,11 +366,48 @@ bool nbd_server_drop(struct nbd_server *server, uint32_t id, uint64_t grace_ns)
     {
         if (conn->id != id || conn->over)
             continue;
-        order_give(conn, NBD_ORDER_END);
-        timer_start(server->loop, &conn->drop, grace_ns);
+        end_politely(conn, grace_ns);
         return true;
     }
     return false;
+}
+
+/* --- access --- */
+
+/* Those who chose this export, and would get another one now, or none. */
+static void end_those_who_may_not(struct nbd_server *server, const struct nbd_export *export, uint64_t grace_ns)
+{
+    struct nbd_conn *conn;
+    uint32_t error;
+    TAILQ_FOREACH(conn, &server->connections, link)
+    {
+        const struct nbd_export *chosen = conn->handed_over ? conn->export : conn->negotiation.chosen;
+        if (conn->over || chosen == NULL || export_proper(chosen) != export ||
+            nbd_access_judge(&conn->client, export, &error) == chosen)
+            continue;
+        log_notice("nbd: %s: may not use export \"%s\" as before: asked to end", conn->peer, export->name);
+        end_politely(conn, grace_ns);
+    }
+}
+
+int nbd_server_set_access(struct nbd_server *server, const char *name, const struct nbd_access_options *options,
+                          uint64_t grace_ns)
+{
+    struct nbd_export *export;
+    STAILQ_FOREACH(export, &server->exports, link)
+    if (strcmp(export->name, name) == 0)
+        break;
+    if (export == NULL)
+        return -ENOENT;
+    struct nbd_access *access = options->rules != NULL ? nbd_access_create(options->rules, options->rule_count) : NULL;
+    if (options->rules != NULL && access == NULL)
+        return nbd_rules_valid(options->rules, options->rule_count) ? -ENOMEM : -EINVAL;
+    nbd_access_free(export->access);
+    export->access = access;
+    export->tls = options->tls;
+    export->connections_max = options->connections;
+    end_those_who_may_not(server, export, grace_ns);
+    return 0;
 }
 
 static void grace_over(struct timer *timer)

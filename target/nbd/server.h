@@ -10,7 +10,7 @@
 
 #include <sys/queue.h>
 
-#include "target/nbd/nbd.h"
+#include "target/nbd/access.h"
 #include "target/nbd/protocol.h"
 
 struct nbd_conn;
@@ -20,6 +20,13 @@ struct nbd_export {
     struct blkdev *dev;
     bool read_only, hidden;
     char *name, *description; /* description: "" if there is none */
+    struct nbd_export *twin; /* the same, read-only, for clients who may not write; of a twin: what it is the twin of */
+    bool is_twin;
+
+    /* On the server's loop only, and not of a twin. */
+    struct nbd_access *access; /* NULL: everybody */
+    enum nbd_tls tls;
+    uint32_t connections_max; /* 0: no limit of its own */
 };
 
 struct nbd_server {
@@ -28,19 +35,24 @@ struct nbd_server {
     STAILQ_HEAD(, nbd_export) exports;
     TAILQ_HEAD(nbd_conn_list, nbd_conn) connections;
     uint32_t connection_count, last_id;
+    struct stream_credentials *credentials; /* lent; NULL: no TLS */
+    struct refusals refusals;
 
     bool draining;
     struct timer grace;
     struct task *drained; /* NULL once it was run */
 };
 
-/* NULL if there is none of that name. */
+/* NULL if there is none of that name. What a client may see of it: nbd_access_find(). */
 const struct nbd_export *nbd_export_find(const struct nbd_server *server, const char *name, uint32_t name_len);
 
 /* What a client is told about an export. */
 uint16_t nbd_export_flags(const struct nbd_export *export, enum nbd_mode mode);
 uint32_t nbd_export_preferred(const struct nbd_export *export);
 uint32_t nbd_export_payload_max(const struct nbd_export *export);
+
+/* Is there room for one more in transmission on this export? NULL, or why not. On the server's loop. */
+const char *nbd_server_full(const struct nbd_server *server, const struct nbd_export *export);
 
 /* For connections, on their own loop: nothing of this connection moves any more. The server frees it. */
 void nbd_server_conn_over(struct nbd_conn *conn);

@@ -60,7 +60,7 @@ static size_t serve(struct bench *b, const uint8_t *data, size_t len, uint32_t p
     s->send_max = 3 * piece;
     memset(b->disk->bytes, 0, DISK_BYTES);
     teststream_feed(s, data, len);
-    nbd_conn_open(b->server, &s->stream);
+    nbd_conn_open(b->server, &s->stream, NBD_TLS_OFF);
     if (ending == END)
         teststream_end(s);
     else if (piece > 0)

@@ -284,7 +284,7 @@ Test(listener, tcp_connections_become_streams_without_delay, .timeout = 60)
     struct reactor *r = new_reactor();
     for (unsigned i = 0; i < ARRAY_LENGTH(addresses); i++) {
         struct hall hall = {.reactor = r, .wanted = 2};
-        struct listener *l = listener_open(r, addresses[i], hall_enter, &hall, why, sizeof why);
+        struct listener *l = listener_open(r, addresses[i], NULL, hall_enter, &hall, why, sizeof why);
         cr_assert_not_null(l, "%s", why);
         listener_address(l, address, sizeof address);
         cr_expect_eq(strncmp(address, addresses[i], strlen(addresses[i]) - 1), 0, "%s", address);
@@ -309,7 +309,7 @@ Test(listener, last_words_arrive_though_the_peer_was_not_read, .timeout = 60)
     char why[300] = "", address[64], got[8] = "";
     struct reactor *r = new_reactor();
     struct hall hall = {.reactor = r, .wanted = 1};
-    struct listener *l = listener_open(r, "127.0.0.1:0", hall_enter, &hall, why, sizeof why);
+    struct listener *l = listener_open(r, "127.0.0.1:0", NULL, hall_enter, &hall, why, sizeof why);
     cr_assert_not_null(l, "%s", why);
     listener_address(l, address, sizeof address);
     int fd = dial_tcp(address);
@@ -358,10 +358,10 @@ Test(listener, a_unix_socket_replaces_the_dead_and_respects_the_living, .timeout
     struct hall hall = {.reactor = r, .wanted = 2};
     unix_place_init(&place);
     leave_stale(place.path);
-    struct listener *l = listener_open(r, place.address, hall_enter, &hall, why, sizeof why);
+    struct listener *l = listener_open(r, place.address, NULL, hall_enter, &hall, why, sizeof why);
     cr_assert_not_null(l, "%s", why);
     cr_expect(stat(place.path, &st) == 0 && (st.st_mode & 0777) == 0660);
-    cr_expect_null(listener_open(r, place.address, hall_enter, &hall, why, sizeof why));
+    cr_expect_null(listener_open(r, place.address, NULL, hall_enter, &hall, why, sizeof why));
     cr_expect(strstr(why, "in use") != NULL && strstr(why, place.path) != NULL, "%s", why);
     listener_address(l, address, sizeof address);
     cr_expect_str_eq(address, place.address);
@@ -375,7 +375,8 @@ Test(listener, a_unix_socket_replaces_the_dead_and_respects_the_living, .timeout
     listener_close(l);
     cr_expect(stat(place.path, &st) != 0 && errno == ENOENT, "the file is gone");
     close(open(place.path, O_CREAT | O_RDWR, 0600));
-    cr_expect_null(listener_open(r, place.address, hall_enter, &hall, why, sizeof why), "not a socket: left alone");
+    cr_expect_null(listener_open(r, place.address, NULL, hall_enter, &hall, why, sizeof why),
+                   "not a socket: left alone");
     cr_expect_eq(stat(place.path, &st), 0);
     unlink(place.path);
     rmdir(place.directory);
@@ -391,7 +392,7 @@ Test(listener, addresses_that_are_none_are_refused)
     struct reactor *r = new_reactor();
     for (unsigned i = 0; i < ARRAY_LENGTH(addresses); i++) {
         why[0] = '\0';
-        cr_expect_null(listener_open(r, addresses[i], hall_enter, NULL, why, sizeof why), "'%s'", addresses[i]);
+        cr_expect_null(listener_open(r, addresses[i], NULL, hall_enter, NULL, why, sizeof why), "'%s'", addresses[i]);
         cr_expect_neq(why[0], '\0');
     }
     reactor_destroy(r);
@@ -417,7 +418,7 @@ Test(listener, without_descriptors_it_pauses_and_recovers, .timeout = 60)
     char why[300] = "", address[64];
     struct reactor *r = new_reactor();
     struct hall hall = {.reactor = r, .wanted = 1};
-    struct listener *l = listener_open(r, "127.0.0.1:0", hall_enter, &hall, why, sizeof why);
+    struct listener *l = listener_open(r, "127.0.0.1:0", NULL, hall_enter, &hall, why, sizeof why);
     cr_assert_not_null(l, "%s", why);
     listener_address(l, address, sizeof address);
     int fd = dial_tcp(address);

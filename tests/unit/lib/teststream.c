@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "tests/unit/lib/testloop.h"
 
 static void bytes_push(struct testbytes *b, const void *bytes, size_t len)
@@ -22,7 +23,7 @@ static void bytes_push(struct testbytes *b, const void *bytes, size_t len)
 
 static bool has_event(const struct teststream *s)
 {
-    if (s->closed || s->arrived != NULL)
+    if (s->closed || s->arrived != NULL || s->secured != NULL)
         return false;
     bool readable = s->in.start < s->in.end || s->ended || s->broken;
     bool writable = s->send_window > 0 || s->broken;
@@ -57,7 +58,7 @@ static size_t shorten(struct teststream *s, size_t len, uint32_t max)
 static ssize_t test_recv(struct stream *stream, const struct iovec *iov, int count)
 {
     struct teststream *s = container_of(stream, struct teststream, stream);
-    ASSERT(!s->closed && s->arrived == NULL && count > 0);
+    ASSERT(!s->closed && s->arrived == NULL && s->secured == NULL && count > 0);
     s->recvs++;
     if (s->broken)
         return STREAM_BROKEN;
@@ -78,7 +79,7 @@ static ssize_t test_recv(struct stream *stream, const struct iovec *iov, int cou
 static ssize_t test_send(struct stream *stream, const struct iovec *iov, int count)
 {
     struct teststream *s = container_of(stream, struct teststream, stream);
-    ASSERT(!s->closed && s->arrived == NULL && count > 0);
+    ASSERT(!s->closed && s->arrived == NULL && s->secured == NULL && count > 0);
     s->sends++;
     if (s->broken)
         return STREAM_BROKEN;
@@ -99,7 +100,7 @@ static ssize_t test_send(struct stream *stream, const struct iovec *iov, int cou
 static void test_want(struct stream *stream, unsigned events)
 {
     struct teststream *s = container_of(stream, struct teststream, stream);
-    ASSERT(!s->closed && s->arrived == NULL);
+    ASSERT(!s->closed && s->arrived == NULL && s->secured == NULL);
     s->wanted = events;
     stir(s);
 }
@@ -134,7 +135,7 @@ static void take_off(struct task *task)
 static void test_move(struct stream *stream, struct loop *to, struct task *arrived)
 {
     struct teststream *s = container_of(stream, struct teststream, stream);
-    ASSERT(!s->closed && s->arrived == NULL);
+    ASSERT(!s->closed && s->arrived == NULL && s->secured == NULL);
     s->moves++;
     s->arrived = arrived;
     stream->loop = to;
@@ -151,7 +152,23 @@ static void test_stream_close(struct stream *stream)
     s->closed = true;
 }
 
-static const struct stream_ops test_stream_ops = {test_recv, test_send, test_want, test_move, test_stream_close};
+/* Credentials are not looked at: any address will do. */
+static bool test_start_tls(struct stream *stream, struct stream_credentials *credentials, stream_secured secured)
+{
+    struct teststream *s = container_of(stream, struct teststream, stream);
+    ASSERT(!s->closed && s->arrived == NULL && s->credentials == NULL && credentials != NULL);
+    s->credentials = credentials;
+    s->secured = secured;
+    s->wanted = 0;
+    return true;
+}
+
+static const struct stream_ops test_stream_ops = {.recv = test_recv,
+                                                  .send = test_send,
+                                                  .want = test_want,
+                                                  .move = test_move,
+                                                  .start_tls = test_start_tls,
+                                                  .close = test_stream_close};
 
 struct teststream *teststream_create(struct loop *loop, uint64_t seed)
 {
@@ -188,6 +205,27 @@ void teststream_break(struct teststream *s)
 {
     s->broken = true;
     stir(s);
+}
+
+void teststream_secure(struct teststream *s, const char *const *names, unsigned count)
+{
+    stream_secured secured = s->secured;
+    ASSERT(secured != NULL && !s->closed && count <= STREAM_NAMES_MAX);
+    text_format(s->proof.method, sizeof s->proof.method, "TLS of a test");
+    for (unsigned i = 0; i < count; i++)
+        text_format(s->proof.names[i], sizeof s->proof.names[i], "%s", names[i]);
+    s->proof.count = count;
+    s->stream.proof = &s->proof;
+    s->secured = NULL;
+    secured(&s->stream, NULL);
+}
+
+void teststream_insecure(struct teststream *s, const char *failure)
+{
+    stream_secured secured = s->secured;
+    ASSERT(secured != NULL && !s->closed);
+    s->secured = NULL;
+    secured(&s->stream, failure);
 }
 
 void teststream_open_window(struct teststream *s, size_t more)

@@ -33,11 +33,14 @@ struct teststream {
     unsigned recvs, sends;    /* calls that the owner made */
     unsigned moves;
     bool closed;
+    struct stream_credentials *credentials; /* TLS was asked for, with these; bytes go on as they are */
 
     /* Inside. */
     bool ended, broken;
     unsigned wanted;
     struct task pump, *arrived;
+    stream_secured secured; /* while the handshake goes on */
+    struct stream_proof proof;
 };
 
 struct teststream *teststream_create(struct loop *loop, uint64_t seed);
@@ -48,6 +51,9 @@ void teststream_destroy(struct teststream *s);
 void teststream_feed(struct teststream *s, const void *bytes, size_t len);
 void teststream_end(struct teststream *s);   /* the peer's orderly end, after what was fed */
 void teststream_break(struct teststream *s); /* the connection is reset */
+/* The handshake of TLS is over: the peer has proved to be `count` names, or it failed. */
+void teststream_secure(struct teststream *s, const char *const *names, unsigned count);
+void teststream_insecure(struct teststream *s, const char *failure);
 /* Let the peer take `more` bytes; SIZE_MAX: no limit any more. */
 void teststream_open_window(struct teststream *s, size_t more);
 

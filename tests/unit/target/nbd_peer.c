@@ -61,7 +61,8 @@ struct peer peer_start(const struct peer_setup *setup)
     p.far = setup->two_loops ? testloop_create(pages, 2) : p.t;
     p.disk =
         memdisk_create(&p.far->loop, "disk", PEER_DISK_BYTES, setup->logical_block != 0 ? setup->logical_block : 512);
-    struct nbd_limits limits = {.connections = setup->connections, .requests = setup->requests};
+    struct nbd_limits limits = {
+        .connections = setup->connections, .half_open = setup->half_open, .requests = setup->requests};
     p.server = nbd_server_create(&p.t->loop, &limits);
     cr_assert(p.server != NULL);
     peer_export(&p, "disk", "the only one", false, false);
@@ -116,7 +117,7 @@ struct teststream *peer_connect(struct peer *p)
         p->s->send_max = p->seed % 3 ? 1 : 5000;
     }
     p->mode = NBD_SIMPLE;
-    nbd_conn_open(p->server, &p->s->stream);
+    nbd_conn_open(p->server, &p->s->stream, p->tls);
     peer_run(p);
     return p->s;
 }

@@ -27,10 +27,10 @@ void holder_end_all(struct holder *h, enum blk_status status);
 enum { PEER_DISK_BYTES = 4 << 20, PEER_DATA_MAX = 70000 };
 
 struct peer_setup {
-    uint32_t pages, requests, connections; /* 0: plenty */
-    bool two_loops;                        /* the device lives on another loop than the server */
-    uint32_t logical_block;                /* 0: 512 */
-    uint64_t seed;                         /* not 0: receives and sends are short */
+    uint32_t pages, requests, connections, half_open; /* 0: plenty */
+    bool two_loops;                                   /* the device lives on another loop than the server */
+    uint32_t logical_block;                           /* 0: 512 */
+    uint64_t seed;                                    /* not 0: receives and sends are short */
 };
 
 struct peer {
@@ -39,6 +39,7 @@ struct peer {
     struct nbd_server *server;
     struct teststream *s; /* the stream at hand */
     enum nbd_mode mode;   /* of it */
+    enum nbd_tls tls;     /* of the listener where streams arrive */
     uint64_t seed;
 };
 

@@ -4,7 +4,7 @@
 
 #include "core/log.h"
 #include "target/iscsi/login.h"
-#include "target/iscsi/refusals.h"
+#include "target/refusals.h"
 #include "tests/unit/target/initiator.h"
 
 #define HOST  "192.0.2.9:1000"
@@ -45,7 +45,7 @@ Test(iscsi_access, patterns)
         {"a.c", "abc", false},
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++)
-        cr_expect_eq(access_pattern_fits(cases[i].pattern, cases[i].name), cases[i].fits, "%s, %s", cases[i].pattern,
+        cr_expect_eq(match_pattern(cases[i].pattern, cases[i].name, true), cases[i].fits, "%s, %s", cases[i].pattern,
                      cases[i].name);
     char name[224], pattern[112];
     memset(name, 'a', sizeof name);
@@ -53,7 +53,7 @@ Test(iscsi_access, patterns)
     for (unsigned i = 0; i < sizeof pattern - 2; i += 2)
         memcpy(pattern + i, "*a", 2);
     memcpy(pattern + sizeof pattern - 2, "b", 2);
-    cr_expect_not(access_pattern_fits(pattern, name), "and at once");
+    cr_expect_not(match_pattern(pattern, name, true), "and at once");
 }
 
 Test(iscsi_access, networks)
@@ -93,18 +93,18 @@ Test(iscsi_access, networks)
         struct iscsi_rule rule = {.addresses = &cases[i].network, .address_count = 1};
         struct access_list *list = access_create(&rule, 1);
         cr_expect_eq(list != NULL, cases[i].in >= 0, "%s", cases[i].network);
-        cr_expect_eq(iscsi_network_valid(cases[i].network), cases[i].in >= 0, "%s", cases[i].network);
+        cr_expect_eq(match_network_valid(cases[i].network), cases[i].in >= 0, "%s", cases[i].network);
         if (list != NULL)
             cr_expect_eq(access_admits(list, "iqn", cases[i].peer), cases[i].in, "%s, %s", cases[i].network,
                          cases[i].peer);
         access_release(list);
     }
     uint8_t host[16];
-    cr_expect(access_host("192.0.2.1:5", host));
+    cr_expect(match_host("192.0.2.1:5", host));
     cr_expect_eq(memcmp(host, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x01", 16), 0);
-    cr_expect(access_host("[::1]:5", host));
+    cr_expect(match_host("[::1]:5", host));
     cr_expect_eq(memcmp(host, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01", 16), 0);
-    cr_expect_not(access_host("unix:/x", host));
+    cr_expect_not(match_host("unix:/x", host));
 }
 
 Test(iscsi_access, rules_speak_in_their_order_for_name_and_address_together)
@@ -885,10 +885,10 @@ Test(iscsi_access, many_refusals_are_counted_and_names_cannot_forge_lines)
     struct refusals refusals = {0};
     log_setup(take_line, LOG_LEVEL_NOTICE);
     for (unsigned i = 0; i < 100; i++)
-        refusal_tell(&refusals, 5, "192.0.2.9:1", "iqn.a\nerror: b\x80", "", 0x0203, "why");
+        refusal_tell(&refusals, 5, "iSCSI", "192.0.2.9:1", "iqn.a\nerror: b\x80", "", 0x0203, "why");
     cr_expect_eq(line_count, REFUSALS_SHOWN);
     cr_expect_str_eq(lines[0], "iSCSI: refused: iqn.a?error:?b? at 192.0.2.9:1, to iSCSI: why (0203)");
-    refusal_tell(&refusals, 61000000000ull, "192.0.2.9:1", "", "t", 0, "why");
+    refusal_tell(&refusals, 61000000000ull, "iSCSI", "192.0.2.9:1", "", "t", 0, "why");
     cr_expect_eq(line_count, REFUSALS_SHOWN + 2u);
     cr_expect_str_eq(lines[REFUSALS_SHOWN], "iSCSI: 80 further refusals were not logged");
     cr_expect_str_eq(lines[REFUSALS_SHOWN + 1], "iSCSI: refused: someone at 192.0.2.9:1, to t: why");

@@ -95,7 +95,7 @@ Test(nbd_handshake, without_fixed_newstyle_only_export_name_is_served)
 
 Test(nbd_handshake, options_that_are_not_known_are_skipped_and_the_next_one_parses)
 {
-    static const uint32_t options[] = {0, 4, 5, 9, 10, 12, 99, UINT32_MAX};
+    static const uint32_t options[] = {0, 4, 9, 10, 12, 99, UINT32_MAX};
     static const uint32_t lengths[] = {0, 1, 100, 16384, 16385, 200000};
     uint8_t data[PEER_DATA_MAX], *noise = malloc(200000);
     struct peer p = start_at_options(&plain);
@@ -357,7 +357,7 @@ Test(nbd_handshake, a_hasty_client_sends_everything_at_once)
     peer_info(&p, NBD_OPT_GO, "disk", 4, NULL, 0);
     peer_request(&p, 0, NBD_CMD_READ, 5, 0, 512);
     peer_request(&p, 0, NBD_CMD_DISC, 6, 0, 0);
-    nbd_conn_open(p.server, &p.s->stream);
+    nbd_conn_open(p.server, &p.s->stream, NBD_TLS_OFF);
     peer_run(&p);
     cr_assert(teststream_take(p.s, NULL, NBD_GREETING_BYTES));
     peer_option_reply(&p, NBD_OPT_GO, NBD_REP_INFO, data);
@@ -432,9 +432,9 @@ Test(nbd_handshake, negotiation_is_bounded_in_time)
     peer_stop(&p);
 }
 
-Test(nbd_handshake, further_connections_are_closed_at_once)
+Test(nbd_handshake, further_negotiations_are_closed_at_once)
 {
-    struct peer p = peer_start(&(struct peer_setup){.connections = 2});
+    struct peer p = peer_start(&(struct peer_setup){.half_open = 2});
     struct teststream *first = peer_connect(&p), *second = peer_connect(&p);
     peer_connect(&p);
     cr_expect_eq(teststream_sent(p.s), 0);

@@ -1,13 +1,13 @@
 /* Refusals: see refusals.h. */
-#include "target/iscsi/refusals.h"
+#include "target/refusals.h"
 
 #include <string.h>
 
 #include "core/check.h"
 #include "core/log.h"
-#include "target/iscsi/iscsi.h"
 
 #define MINUTE_NS (60 * 1000000000ull)
+enum { SHOWN_MAX = 255 }; /* bytes of a name */
 
 void name_for_people(char *out, size_t out_len, const char *name)
 {
@@ -18,11 +18,11 @@ void name_for_people(char *out, size_t out_len, const char *name)
 }
 
 /* May one more be shown? */
-static bool is_shown(struct refusals *refusals, uint64_t now_ns)
+static bool is_shown(struct refusals *refusals, uint64_t now_ns, const char *protocol)
 {
     if (refusals->shown == 0 || now_ns - refusals->since_ns >= MINUTE_NS) {
         if (refusals->hidden > 0)
-            log_notice("iSCSI: %u further refusals were not logged", refusals->hidden);
+            log_notice("%s: %u further refusals were not logged", protocol, refusals->hidden);
         *refusals = (struct refusals){.since_ns = now_ns};
     }
     bool shown = refusals->shown < REFUSALS_SHOWN;
@@ -31,16 +31,16 @@ static bool is_shown(struct refusals *refusals, uint64_t now_ns)
     return shown;
 }
 
-void refusal_tell(struct refusals *refusals, uint64_t now_ns, const char *peer, const char *initiator,
+void refusal_tell(struct refusals *refusals, uint64_t now_ns, const char *protocol, const char *peer, const char *who,
                   const char *object, unsigned status, const char *why)
 {
-    char who[ISCSI_NAME_MAX + 1], what[ISCSI_NAME_MAX + 1];
-    if (!is_shown(refusals, now_ns))
+    char name[SHOWN_MAX + 1], what[SHOWN_MAX + 1];
+    if (!is_shown(refusals, now_ns, protocol))
         return;
-    name_for_people(who, sizeof who, initiator[0] != '\0' ? initiator : "someone");
-    name_for_people(what, sizeof what, object[0] != '\0' ? object : "iSCSI");
+    name_for_people(name, sizeof name, who[0] != '\0' ? who : "someone");
+    name_for_people(what, sizeof what, object[0] != '\0' ? object : protocol);
     if (status != 0)
-        log_notice("iSCSI: refused: %s at %s, to %s: %s (%04x)", who, peer, what, why, status);
+        log_notice("%s: refused: %s at %s, to %s: %s (%04x)", protocol, name, peer, what, why, status);
     else
-        log_notice("iSCSI: refused: %s at %s, to %s: %s", who, peer, what, why);
+        log_notice("%s: refused: %s at %s, to %s: %s", protocol, name, peer, what, why);
 }

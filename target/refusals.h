@@ -4,8 +4,8 @@
  *
  * What a peer calls itself is shown with question marks for all but printable ASCII: it may not forge lines of the log.
  */
-#ifndef TARGET_ISCSI_REFUSALS_H
-#define TARGET_ISCSI_REFUSALS_H
+#ifndef TARGET_REFUSALS_H
+#define TARGET_REFUSALS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,8 +17,8 @@ struct refusals {
     uint32_t shown, hidden;
 };
 
-/* `initiator` and `object` may be "": not known. `status` 0: none was sent. */
-void refusal_tell(struct refusals *refusals, uint64_t now_ns, const char *peer, const char *initiator,
+/* `who` and `object` may be "": not known. `status` 0: none was sent. */
+void refusal_tell(struct refusals *refusals, uint64_t now_ns, const char *protocol, const char *peer, const char *who,
                   const char *object, unsigned status, const char *why);
 void name_for_people(char *out, size_t out_len, const char *name);
 

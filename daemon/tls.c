@@ -1,0 +1,311 @@
+/*
+ * The cipher over a socket: see daemon/tls.h.
+ *
+ * The stream keeps its address and gets other operations. What its owner wants (`wanted`) and what the socket is watched
+ * for are two things: to receive may need the socket to take bytes (an answer to a new key), and bytes may be here
+ * already though the socket is empty. So
+ *
+ *   recv_needs, send_needs   what the socket must be before recv or send can go on
+ *   more                     the last recv did not come to the end of what is here: the owner, if it wants to read, is
+ *                            called again in the next turn, by `again`
+ *
+ * A record is built in `record` and handed to OpenSSL whole. If the socket takes only a part, OpenSSL sends the rest when
+ * it is called again, so `held` bytes of it must be what the owner sends next (core/stream.h); nothing that was called
+ * sent is ever kept back here.
+ *
+ * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, emptied
+ * before each call and after each failure, so that no connection sees what happened to another.
+ */
+#include "daemon/tls.h"
+
+#include <limits.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bytes.h"
+#include "core/log.h"
+#include "daemon/reactor.h"
+#include "daemon/socket_internal.h"
+#include "daemon/tls_internal.h"
+
+enum { RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH };
+
+struct tls {
+    SSL *ssl;
+    stream_secured secured; /* NULL: the handshake is over */
+    struct tls_handshake handshake;
+    unsigned wanted, recv_needs, send_needs;
+    bool broken, more;
+    size_t held;
+    struct timer again;
+    struct socket_stream *of;
+    struct stream_proof proof;
+    uint8_t record[RECORD_BYTES];
+};
+
+/* Watch the socket for what the owner's wishes come to. */
+static void watch(struct socket_stream *s)
+{
+    struct tls *t = s->tls;
+    unsigned events = (t->wanted & STREAM_READ ? t->recv_needs : 0) | (t->wanted & STREAM_WRITE ? t->send_needs : 0);
+    socket_watch(s, events);
+    if (!(t->wanted & STREAM_READ) || !t->more)
+        timer_stop(s->stream.loop, &t->again);
+    else if (!t->again.armed)
+        timer_start(s->stream.loop, &t->again, 1); /* not 0: that would be this turn */
+}
+
+/* What the socket must be for a call of OpenSSL that failed to go on; 0: nothing will help. */
+static unsigned needs_after(struct tls *t, int result)
+{
+    int error = SSL_get_error(t->ssl, result);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+        return error == SSL_ERROR_WANT_READ ? STREAM_READ : STREAM_WRITE;
+    t->broken = error != SSL_ERROR_ZERO_RETURN;
+    return 0;
+}
+
+/* --- the operations --- */
+
+/* No more for now: what recv answers. */
+static ssize_t recv_over(struct socket_stream *s, int result, size_t got)
+{
+    struct tls *t = s->tls;
+    unsigned needs = needs_after(t, result);
+    ERR_clear_error();
+    t->more = needs == 0 && got > 0; /* the end is told by the next call */
+    if (needs != 0)
+        t->recv_needs = needs;
+    watch(s);
+    if (got > 0)
+        return (ssize_t)got;
+    return needs != 0 ? STREAM_AGAIN : t->broken ? STREAM_BROKEN : 0;
+}
+
+static ssize_t tls_recv(struct stream *stream, const struct iovec *iov, int count)
+{
+    struct socket_stream *s = socket_of(stream);
+    struct tls *t = s->tls;
+    size_t got = 0;
+    ASSERT(count > 0 && t->secured == NULL);
+    if (t->broken)
+        return STREAM_BROKEN;
+    t->recv_needs = STREAM_READ;
+    ERR_clear_error();
+    for (int i = 0; i < count; i++) {
+        for (size_t at = 0; at < iov[i].iov_len;) {
+            int n = SSL_read(t->ssl, (char *)iov[i].iov_base + at, (int)MIN(iov[i].iov_len - at, (size_t)INT_MAX));
+            if (n <= 0)
+                return recv_over(s, n, got);
+            at += (size_t)n;
+            got += (size_t)n;
+        }
+    }
+    t->more = true;
+    watch(s);
+    return (ssize_t)got;
+}
+
+/* Bytes [from, from + room) of what the entries hold, or what there is of it. */
+static size_t gather(const struct iovec *iov, int count, size_t from, uint8_t *out, size_t room)
+{
+    size_t done = 0;
+    for (int i = 0; i < count && done < room; i++) {
+        size_t skip = MIN(from, iov[i].iov_len), part = MIN(iov[i].iov_len - skip, room - done);
+        memcpy(out + done, (const char *)iov[i].iov_base + skip, part);
+        from -= skip;
+        done += part;
+    }
+    return done;
+}
+
+static ssize_t send_over(struct socket_stream *s, int result, size_t sent)
+{
+    struct tls *t = s->tls;
+    unsigned needs = needs_after(t, result);
+    ERR_clear_error();
+    if (needs == 0) {
+        t->broken = true;
+        return STREAM_BROKEN;
+    }
+    t->send_needs = needs;
+    watch(s);
+    return sent > 0 ? (ssize_t)sent : STREAM_AGAIN;
+}
+
+static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int count)
+{
+    struct socket_stream *s = socket_of(stream);
+    struct tls *t = s->tls;
+    size_t sent = 0;
+    ASSERT(count > 0 && t->secured == NULL);
+    if (t->broken)
+        return STREAM_BROKEN;
+    t->send_needs = STREAM_WRITE;
+    ERR_clear_error();
+    for (;;) {
+        if (t->held == 0)
+            t->held = gather(iov, count, sent, t->record, RECORD_BYTES);
+        if (t->held == 0)
+            return (ssize_t)sent;
+        int n = SSL_write(t->ssl, t->record, (int)t->held);
+        if (n <= 0)
+            return send_over(s, n, sent);
+        sent += t->held; /* all of it, or it would not have been a success */
+        t->held = 0;
+    }
+}
+
+static void tls_want(struct stream *stream, unsigned events)
+{
+    struct socket_stream *s = socket_of(stream);
+    ASSERT(loop_is_current(stream->loop) && stream->owner != NULL && s->tls->secured == NULL);
+    s->tls->wanted = events;
+    watch(s);
+}
+
+static void tls_move(struct stream *stream, struct loop *to, struct task *arrived)
+{
+    struct socket_stream *s = socket_of(stream);
+    ASSERT(s->tls->secured == NULL);
+    timer_stop(stream->loop, &s->tls->again);
+    socket_move(stream, to, arrived);
+}
+
+void tls_arrived(struct socket_stream *s)
+{
+    watch(s);
+}
+
+/* The goodbye is sent if it can be: not into the middle of a record. */
+static void tls_close(struct stream *stream)
+{
+    struct socket_stream *s = socket_of(stream);
+    struct tls *t = s->tls;
+    timer_stop(stream->loop, &t->again);
+    ERR_clear_error();
+    if (t->secured == NULL && !t->broken && t->held == 0)
+        SSL_shutdown(t->ssl);
+    tls_credentials_shut(t->ssl);
+    free(t);
+    s->tls = NULL;
+    socket_close(stream);
+}
+
+static bool tls_start_twice(struct stream *stream, struct stream_credentials *credentials, stream_secured secured)
+{
+    (void)credentials, (void)secured;
+    ASSERT(socket_of(stream)->tls == NULL); /* never: it has one */
+    return false;
+}
+
+static const struct stream_ops tls_ops = {.recv = tls_recv,
+                                          .send = tls_send,
+                                          .want = tls_want,
+                                          .move = tls_move,
+                                          .start_tls = tls_start_twice,
+                                          .close = tls_close};
+
+/* --- the handshake --- */
+
+/* For people; OpenSSL's words, which do not lie in the peer's hands. */
+static void failure_text(const struct tls *t, int result, char *out, size_t len)
+{
+    long verdict = SSL_get_verify_result(t->ssl);
+    unsigned long code = ERR_peek_last_error();
+    const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
+    if (verdict != X509_V_OK)
+        text_format(out, len, "the client's certificate: %s", X509_verify_cert_error_string(verdict));
+    else if (reason != NULL)
+        text_format(out, len, "the TLS handshake failed: %s", reason);
+    else
+        text_format(out, len, "the TLS handshake failed: %s", result == 0 ? "the client ended it" : "connection reset");
+}
+
+/* The owner may close the stream from within `secured`: nothing is touched behind it. */
+static void handshake_over(struct socket_stream *s, const char *failure)
+{
+    struct tls *t = s->tls;
+    stream_secured secured = t->secured;
+    timer_stop(s->stream.loop, &t->again);
+    socket_watch(s, 0);
+    t->broken = failure != NULL;
+    if (failure == NULL) {
+        tls_proof_take(t->ssl, &t->handshake, &t->proof);
+        s->stream.proof = &t->proof;
+        t->more = true; /* what the peer sent behind its last message may be here */
+    }
+    t->secured = NULL;
+    secured(&s->stream, failure);
+}
+
+static void handshake_go_on(struct socket_stream *s)
+{
+    struct tls *t = s->tls;
+    char failure[200];
+    ERR_clear_error();
+    int result = SSL_accept(t->ssl);
+    if (result == 1) {
+        handshake_over(s, NULL);
+        return;
+    }
+    unsigned needs = needs_after(t, result);
+    if (needs != 0) {
+        ERR_clear_error();
+        socket_watch(s, needs);
+        return;
+    }
+    failure_text(t, result, failure, sizeof failure);
+    ERR_clear_error();
+    handshake_over(s, failure);
+}
+
+void tls_ready(struct socket_stream *s, unsigned event)
+{
+    struct tls *t = s->tls;
+    if (t->secured != NULL)
+        handshake_go_on(s);
+    else if ((t->wanted & STREAM_WRITE) && t->send_needs == event)
+        s->stream.owner->writable(&s->stream);
+    else if ((t->wanted & STREAM_READ) && t->recv_needs == event)
+        s->stream.owner->readable(&s->stream);
+}
+
+/* The first step of the handshake, and more to read: until recv says that there is none, or the owner does not want it. */
+static void go_again(struct timer *timer)
+{
+    struct tls *t = container_of(timer, struct tls, again);
+    struct socket_stream *s = t->of;
+    if (t->secured != NULL) {
+        handshake_go_on(s);
+        return;
+    }
+    timer_start(s->stream.loop, &t->again, 1);
+    s->stream.owner->readable(&s->stream);
+}
+
+bool tls_start(struct stream *stream, struct stream_credentials *credentials, stream_secured secured)
+{
+    struct socket_stream *s = socket_of(stream);
+    ASSERT(loop_is_current(stream->loop));
+    struct tls *t = calloc(1, sizeof *t);
+    SSL *ssl = t != NULL ? tls_credentials_open(credentials, s->fd) : NULL;
+    if (ssl == NULL) {
+        free(t);
+        return false;
+    }
+    t->ssl = ssl;
+    t->of = s;
+    t->secured = secured;
+    t->recv_needs = STREAM_READ;
+    t->send_needs = STREAM_WRITE;
+    t->again.fire = go_again;
+    SSL_set_app_data(ssl, &t->handshake);
+    socket_watch(s, 0);
+    s->tls = t;
+    stream->ops = &tls_ops;
+    timer_start(stream->loop, &t->again, 1);
+    return true;
+}

@@ -1,0 +1,42 @@
+/* TLS from within: shared by the files daemon/tls*.c. */
+#ifndef DAEMON_TLS_INTERNAL_H
+#define DAEMON_TLS_INTERNAL_H
+
+#include <openssl/ssl.h>
+
+#include "core/stream.h"
+
+enum {
+    TLS_PSK_NAME_MAX = 128,
+    TLS_PSK_KEY_MIN = 16, /* bytes: 128 bits */
+    TLS_PSK_KEY_MAX = 64,
+    TLS_FILE_MAX = 1 << 20, /* a longer file is a mistake */
+};
+
+/* What a connection's handshake notes on its way; the SSL object's application data. */
+struct tls_handshake {
+    char psk_name[TLS_PSK_NAME_MAX + 1]; /* of the key that was looked up last; "": none */
+};
+
+/* --- tls_credentials.c --- */
+
+/* The server's end of a cipher on a socket, not owned. NULL: no memory. */
+SSL *tls_credentials_open(struct stream_credentials *credentials, int fd);
+void tls_credentials_shut(SSL *ssl);
+
+/* --- tls_psk.c: keys shared beforehand --- */
+
+struct tls_psks;
+
+/* From the text of a file. NULL: `why`, without the file's name. */
+struct tls_psks *tls_psks_parse(const char *text, size_t len, char *why, size_t why_len);
+void tls_psks_free(struct tls_psks *psks);
+/* Bytes of the key, which are in `key`; 0: there is none of this name. Takes as long for one as for another. */
+unsigned tls_psks_find(const struct tls_psks *psks, const char *name, size_t name_len, unsigned char *key, size_t room);
+
+/* --- tls_proof.c --- */
+
+/* After a handshake: what the peer has proved. */
+void tls_proof_take(SSL *ssl, const struct tls_handshake *handshake, struct stream_proof *proof);
+
+#endif
