@@ -23,6 +23,7 @@
 #include "tests/bench/load_tls.h"
 
 enum { IN_ROOM = 1 << 20, STAMP_UNIT = 512, SAMPLES_MAX = 2048, POLL_MS = 10000 };
+#define VERIFY_NS 3000000000ull
 enum { OCTAVE_STEPS = 32, BUCKETS = 40 * OCTAVE_STEPS };
 
 struct load {
@@ -406,18 +407,19 @@ static void read_block(struct load *load, struct load_connection *c, uint64_t of
     }
 }
 
-/* Read back what was written; how many blocks. */
+/* Read back what was written, for a while: some servers take 40 ms for a read by TLS. How many blocks. */
 static uint64_t verify_samples(struct load *load)
 {
-    uint64_t count = MIN(load->samples_seen, (uint64_t)SAMPLES_MAX);
+    uint64_t count = MIN(load->samples_seen, (uint64_t)SAMPLES_MAX), i;
+    uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + VERIFY_NS;
     uint8_t *block = must_alloc(load->options.block);
-    for (uint64_t i = 0; i < count; i++) {
+    for (i = 0; i < count && clock_ns(CLOCK_MONOTONIC) < end_ns; i++) {
         read_block(load, &load->connections[0], load->samples[i], block);
         if (!stamp_matches(block, load->samples[i], load->options.block, load->run))
             load_fail("verify: the block at %llu is not what was written", (unsigned long long)load->samples[i]);
     }
     free(block);
-    return count;
+    return i;
 }
 
 static void run(struct load *load)

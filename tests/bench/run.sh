@@ -56,6 +56,7 @@ measure() {
     before=$(cpu_ticks "$pid")
     result=$(load "$server_measured" --mode "$mode" --block "$block" --depth "$depth" --seconds "$LENGTH" "$@") ||
         die "$server_measured: the load failed in $measured"
+    [ "$server_measured" != nbd-server ] || sleep 0.3 # its child must have ended
     after=$(cpu_ticks "$pid")
     case $result in
     *errors=0*) ;;

@@ -86,6 +86,10 @@ start_nbd_peer() {
     make_backing
     on_server_core "$@" &
     peer=$!
+    if [ "$name" = nbd-server ]; then # it goes to the background by itself
+        wait "$peer" && wait_for test -s "$DIR/nbd-server.pid" || die "$name does not start"
+        peer=$(cat "$DIR/nbd-server.pid")
+    fi
     PIDS="$PIDS $peer"
     wait_for serves_nbd "$export" || die "$name does not serve"
     add_server "$name" "$peer" load_nbd --uri "127.0.0.1:$PORT" --export "'$export'" "$TLS"
@@ -129,7 +133,7 @@ cacertfile = $DIR/tls/ca-cert.pem}
 [peer]
 exportname = $DIR/peer
 CONF
-    start_nbd_peer nbd-server peer nbd-server -n -C "$DIR/nbd-server.conf" -p "$DIR/nbd-server.pid"
+    start_nbd_peer nbd-server peer nbd-server -C "$DIR/nbd-server.conf" -p "$DIR/nbd-server.pid"
 }
 
 # $1: the kind of backing store, aio or rdwr

@@ -21,6 +21,7 @@ for mode in $MODES; do
     theme handshake "$mode"
     theme field "$mode"
 done
+theme replay
 everything healthy
 $CTL disk fail r/1 >/dev/null || fail "disk fail"
 everything degraded
