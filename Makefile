@@ -209,8 +209,8 @@ $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/lo
 # -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \
               libsystemd-dev libssl-dev uthash-dev
-TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3 libiscsi-bin fio e2fsprogs fuse3 openssl \
-              git curl
+TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3-libnbd nbd-client python3 libiscsi-bin fio e2fsprogs \
+              fuse3 openssl git curl
 LINT_DEPS  := clang-format cppcheck shellcheck mandoc
 BENCH_DEPS := nbdkit nbd-server qemu-system-common tgt linux-perf
 .PHONY: deps
