@@ -234,7 +234,7 @@ check:
 	$(Q)$(MAKE) --no-print-directory check-all WERROR=1
 check-all: all layers lint-docs lint-shape unit
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined unit
-	$(Q)$(MAKE) --no-print-directory SIM_SECONDS=30 sim-short
+	$(Q)$(MAKE) --no-print-directory SIM_SECONDS=30 sim-short sim-fresh
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined SIM_SECONDS=5 sim-short
 	$(Q)$(MAKE) --no-print-directory sim-planted-short
 	$(Q)$(MAKE) --no-print-directory fuzz-short
