@@ -246,7 +246,7 @@ system: all loads
 # The sanitized daemon under the tests that send it the most unusual things.
 SAN_TESTS := $(wildcard tests/system/test_nbd_clients.sh tests/system/test_levels.sh \
              tests/system/test_hostile.sh tests/system/test_cli.sh tests/system/test_access.sh \
-             tests/system/test_iscsi_pdu.sh)
+             tests/system/test_iscsi_pdu.sh tests/system/test_nbd_tls.sh)
 system-san:
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined system TESTS="$(SAN_TESTS)"
@@ -286,9 +286,10 @@ install: all
 	  $(INSTALL) -D -m 640 etc/corbel.conf $(DESTDIR)$(SYSCONFDIR)/corbel/corbel.conf
 	$(Q)mkdir -p $(DESTDIR)$(UNITDIR)
 	sed 's|@SBINDIR@|$(SBINDIR)|; s|@SYSCONFDIR@|$(SYSCONFDIR)|' systemd/corbeld.service.in >$(DESTDIR)$(UNITDIR)/corbeld.service
+	$(INSTALL) -D -m 644 systemd/corbeld.socket $(DESTDIR)$(PREFIX)/share/doc/corbel/corbeld.socket.example
 	for page in docs/man/*.[0-9]; do $(INSTALL) -D -m 644 $$page $(DESTDIR)$(MANDIR)/man$${page##*.}/$${page##*/}; done
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/share/doc/corbel/corbel.conf.example $(DESTDIR)$(SBINDIR)/corbeld $(DESTDIR)$(SBINDIR)/corbelctl $(DESTDIR)$(UNITDIR)/corbeld.service \
+	rm -f $(DESTDIR)$(PREFIX)/share/doc/corbel/corbel.conf.example $(DESTDIR)$(PREFIX)/share/doc/corbel/corbeld.socket.example $(DESTDIR)$(SBINDIR)/corbeld $(DESTDIR)$(SBINDIR)/corbelctl $(DESTDIR)$(UNITDIR)/corbeld.service \
 	  $(DESTDIR)$(MANDIR)/man8/corbeld.8 $(DESTDIR)$(MANDIR)/man8/corbelctl.8 $(DESTDIR)$(MANDIR)/man5/corbel.conf.5
 clean:
 	rm -rf $(BUILD)

@@ -135,7 +135,8 @@ static void session_words(const json_t *session, char *out, size_t len)
     char since[32] = "";
     time_t seconds = (time_t)number(session, "since");
     struct tm tm;
-    const char *initiator = text(session, "initiator"), *object = text(session, "object");
+    const char *client = text(session, "client"), *object = text(session, "object");
+    const char *initiator = client[0] != '\0' && client[0] != '-' ? client : text(session, "initiator");
     if (seconds > 0 && localtime_r(&seconds, &tm) != NULL)
         strftime(since, sizeof since, ", since %Y-%m-%d %H:%M:%S", &tm);
     snprintf(out, len, "%s%s%s, %s%s%s%s", strcmp(initiator, "-") != 0 ? initiator : "",

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/functions.sh"
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
-make_disks 3 64M
+make_disks 4 64M
 
 # --- certificates ---
 
@@ -42,9 +42,9 @@ printf 'dave:%064d\n' 2 >"$DIR/dave.psk"
 
 config() { # $1: access of the export "few"
     cat >"$CONFIG" <<EOF
-daemon = { control = "$SOCKET"; log = "info"; drain = "5 s"; };
-arrays = ( { name = "r"; disks = [ $DISKS ];
-             volumes = ( { name = "v"; level = "raid5"; size = "32 MiB"; }, { name = "w"; level = "raid5"; size = "16 MiB"; } ); } );
+daemon = { control = "$SOCKET"; log = "info"; drain = "5 s"; reactors = 2; };
+arrays = ( { name = "s"; disks = [ "$DIR/d3" ]; volumes = ( { name = "w"; level = "jbod"; size = "16 MiB"; } ); },
+           { name = "r"; disks = [ "$DIR/d0", "$DIR/d1", "$DIR/d2" ]; volumes = ( { name = "v"; level = "raid5"; size = "32 MiB"; } ); } );
 nbd = { listen = [ "127.0.0.1:0" ];
         listeners = ( { address = "unix:$DIR/allow.sock"; tls = "allow"; mode = "0600"; },
                       { address = "unix:$DIR/off.sock"; tls = "off"; mode = "0666"; } );
@@ -53,7 +53,7 @@ nbd = { listen = [ "127.0.0.1:0" ];
         exports = ( { name = "v"; volume = "r/v"; description = "for all"; },
                     { name = "safe"; volume = "r/v"; tls = "require"; },
                     { name = "plain"; volume = "r/v"; tls = "off"; },
-                    { name = "few"; volume = "r/w"; access = ( $1 ); } ); };
+                    { name = "few"; volume = "s/w"; access = ( $1 ); } ); };
 EOF
 }
 RULES='{ name = "writers"; clients = [ "cn:alice", "psk:carol" ]; },
