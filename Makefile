@@ -36,7 +36,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
 
 # -- tools and flags: pkg-config is asked only when something is compiled -----------------------------------------------
-LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd libssl libcrypto
+LIBS       := libevent_core libevent_extra libevent_pthreads liburing libisal libconfig jansson blkid libsystemd libssl libcrypto libnbd libiscsi
 TEST_LIBS  := criterion
 no_compile := clean help deps demo demo-stop check bench fmt uninstall
 ifneq ($(filter-out $(no_compile),$(or $(MAKECMDGOALS),all)),)
@@ -208,7 +208,7 @@ $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/lo
 
 # -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \
-              libsystemd-dev libssl-dev uthash-dev
+              libsystemd-dev libssl-dev libnbd-dev libiscsi-dev uthash-dev
 TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3-libnbd nbd-client python3 libiscsi-bin fio e2fsprogs \
               fuse3 openssl git curl
 LINT_DEPS  := clang-format cppcheck shellcheck mandoc

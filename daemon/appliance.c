@@ -79,6 +79,7 @@ struct appliance *appliance_create(struct config *config, char *why, size_t why_
     a->started_s = (uint64_t)time(NULL);
     TAILQ_INIT(&a->arrays);
     TAILQ_INIT(&a->spares);
+    TAILQ_INIT(&a->remotes);
     TAILQ_INIT(&a->exports);
     TAILQ_INIT(&a->targets);
     TAILQ_INIT(&a->leaving);
@@ -101,12 +102,14 @@ void appliance_destroy(struct appliance *a)
         sync_call(&servers.call, reactor_loop(a->reactors[0]), destroy_servers);
     }
     live_nbd_tls_free(a);
+    live_remotes_stop(a);
     for (unsigned i = 0; i < a->reactors_count; i++) {
         reactor_stop(a->reactors[i]);
         reactor_join(a->reactors[i]);
         reactor_destroy(a->reactors[i]);
     }
     live_spares_free(a);
+    live_remotes_free(a);
     config_free(a->config);
     free(a);
 }

@@ -13,6 +13,7 @@
 #include "daemon/appliance_internal.h"
 #include "daemon/disk.h"
 #include "daemon/foreign.h"
+#include "daemon/remote.h"
 #include "raid/assembly_history.h"
 #include "raid/patience.h"
 
@@ -43,7 +44,7 @@ void live_disk_close(struct live_disk *disk)
 {
     if (disk->disk.dev != NULL)
         blkdev_close_wait(disk->disk.dev);
-    disk->disk.dev = NULL;
+    disk->disk.dev = disk->remote = NULL;
 }
 
 bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
@@ -62,6 +63,7 @@ bool live_disk_open(struct appliance *a, struct live_array *live, struct live_di
         return false;
     }
     disk->engine = disk_engine(disk->disk.dev);
+    disk->remote = remote_is(disk->disk.dev) ? disk->disk.dev : NULL;
     disk->disk.dev = patient;
     return true;
 }
@@ -389,6 +391,7 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
             start_found(a, live, config_named(config, live->name), c, options, decided, i);
     }
     live_spares_found(a, &scan);
+    live_remotes_scanned(a, &scan);
     for (unsigned i = 0; i < config->arrays.count; i++) {
         const struct config_array *spec = config_item(&config->arrays, struct config_array, i);
         if (live_array_find(a, spec->name.text) == NULL)

@@ -21,7 +21,11 @@ struct live_disk {
     char path[CONFIG_PATH_MAX + 1];
     struct array_disk disk; /* the device: its patience */
     const char *engine;     /* of the disk beneath */
+    struct blkdev *remote;  /* the disk beneath, if it is another machine's */
 };
+
+/* A disk of another machine: daemon/appliance_remotes.c. */
+struct live_remote;
 
 /* A disk that waits to be taken: daemon/appliance_spares.c. */
 struct live_spare {
@@ -92,9 +96,12 @@ struct appliance {
     struct ping pings[64]; /* the control reactor's */
     TAILQ_HEAD(, live_array) arrays;
     TAILQ_HEAD(, live_spare) spares;
-    atomic_bool spares_known; /* there are some, or were */
-    atomic_bool replacing;    /* a disk in service is being replaced, or was */
-    atomic_bool holding;      /* a volume is kept from initiators until it is initialised */
+    atomic_bool spares_known;  /* there are some, or were */
+    atomic_bool replacing;     /* a disk in service is being replaced, or was */
+    atomic_bool holding;       /* a volume is kept from initiators until it is initialised */
+    atomic_bool remotes_known; /* the config names disks of other machines */
+    TAILQ_HEAD(, live_remote) remotes;
+    struct helpers *knockers; /* threads that look whether they can be reached */
     unsigned held;            /* how many, when last something was to be served */
     TAILQ_HEAD(, live_export) exports;
     TAILQ_HEAD(live_targets, live_target) targets, leaving; /* leaving: being removed */
@@ -189,6 +196,16 @@ bool live_volume_held(struct appliance *a, const char *reference);
 /* Before something is served: how many are held now; and later: serve what is held no more. */
 void live_held_count(struct appliance *a);
 void live_held_look(struct appliance *a);
+
+/* --- appliance_remotes.c --- */
+
+/* What a scan has learned about disks of other machines; and those that the config names. */
+void live_remotes_scanned(struct appliance *a, const struct scan *scan);
+/* Bring back those that were lost and can be reached again. */
+void live_remotes_look(struct appliance *a);
+/* Before the reactors are stopped; and behind. */
+void live_remotes_stop(struct appliance *a);
+void live_remotes_free(struct appliance *a);
 
 /* --- appliance_scrub.c --- */
 

@@ -107,7 +107,7 @@ static void over(struct live_array *live, const struct array_replacement *replac
                live->newcomer.path);
     live_disk_close(old);
     *old = live->newcomer;
-    live->newcomer.disk.dev = NULL;
+    live->newcomer.disk.dev = live->newcomer.remote = NULL;
 }
 
 void live_replacements_look(struct appliance *a)

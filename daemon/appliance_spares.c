@@ -3,7 +3,8 @@
  *
  * A spare is named by the config (`spares`, shared; an array's `spares`, its own), or was added by hand: then a label
  * on it says so (raid/spares.h), and it is known again after a restart if the config's `disks` lead to it. It is not
- * opened before it is taken, so that it can be unplugged at any time.
+ * opened before it is taken, so that it can be unplugged at any time. No label is put on disks of other machines: the
+ * config must name them.
  *
  * Once a second the worker looks for slots whose loss is on disk: a cable's burst has settled by then, and what froze an
  * array is no loss. Slots that are merely absent get no spare: their disks may come back. What stands in the way is
@@ -21,6 +22,7 @@
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
 #include "daemon/foreign.h"
+#include "daemon/remote_uri.h"
 #include "raid/spares.h"
 
 enum { SPARES_MAX = 64, NEEDS_MAX = 64 };
@@ -136,7 +138,8 @@ void live_spares_found(struct appliance *a, const struct scan *scan)
     char array[SPARE_ARRAY_SIZE];
     for (unsigned i = 0; i < scan->count; i++) {
         const struct scan_disk *disk = &scan->disks[i];
-        if (disk->error[0] == '\0' && disk->verdict == SB_NONE && label_of(disk->path, array))
+        if (disk->error[0] == '\0' && disk->verdict == SB_NONE && !remote_is_uri(disk->path) &&
+            label_of(disk->path, array))
             spare_remember(a, disk->path, array);
     }
 }
@@ -295,6 +298,7 @@ void appliance_spares_look(struct appliance *a)
 {
     live_replacements_look(a);
     live_held_look(a);
+    live_remotes_look(a);
     struct spare_need needs[NEEDS_MAX];
     struct spare spares[SPARES_MAX];
     struct live_spare *of[SPARES_MAX];
@@ -314,7 +318,8 @@ void appliance_spares_look(struct appliance *a)
 
 bool appliance_has_spares(const struct appliance *a)
 {
-    return atomic_load(&a->spares_known) || atomic_load(&a->replacing) || atomic_load(&a->holding);
+    return atomic_load(&a->spares_known) || atomic_load(&a->replacing) || atomic_load(&a->holding) ||
+           atomic_load(&a->remotes_known);
 }
 
 /* --- by hand --- */
@@ -328,6 +333,9 @@ const char *appliance_spare_add(struct appliance *a, const char *path, const cha
         text_format(a->message, sizeof a->message, "disk %s is in use by an array", path);
     else if (*array != '\0' && live_array_find(a, array) == NULL)
         text_format(a->message, sizeof a->message, "there is no array %s", array);
+    else if (remote_is_uri(path))
+        text_format(a->message, sizeof a->message,
+                    "disk %s is on another machine: name it in the config's spares, and reload", path);
     else if (!look_at(a, path, force, NULL, a->message, sizeof a->message))
         return a->message;
     else if (!live_disk_found_again(a, path))
@@ -352,7 +360,7 @@ bool live_spare_remove(struct appliance *a, const char *path)
     char array[SPARE_ARRAY_SIZE];
     if (spare == NULL)
         return false;
-    if (label_of(path, array) && !label_io(path, bytes, true))
+    if (!remote_is_uri(path) && label_of(path, array) && !label_io(path, bytes, true))
         log_warn("disk %s: its label as a spare cannot be erased: %s", path, strerror(errno));
     log_notice("disk %s is a spare no more", path);
     spare_forget(a, spare);

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "daemon/config_table.h"
+#include "daemon/remote_uri.h"
 #include "raid/superblock.h"
 #include "target/iscsi/iscsi.h"
 #include "target/nbd/nbd.h"
@@ -171,6 +172,13 @@ static bool disk_named_before(const struct config *config, unsigned list, unsign
     return false;
 }
 
+static void check_uri(struct checker *c, const struct config_text *disk, const char *setting)
+{
+    char why[160];
+    if (remote_is_uri(disk->text) && !remote_uri_check(disk->text, why, sizeof why))
+        report(c, disk->line, setting, "\"%s\" %s", disk->text, why);
+}
+
 static void check_disks(struct checker *c)
 {
     unsigned arrays = c->config->arrays.count;
@@ -185,8 +193,11 @@ static void check_disks(struct checker *c)
                 report(c, disk->line, setting, "\"%s\" is given twice", disk->text);
             if (strlen(disk->text) > CONFIG_PATH_MAX)
                 report(c, disk->line, setting, "is longer than %d bytes", CONFIG_PATH_MAX);
+            check_uri(c, disk, setting);
         }
     }
+    for (unsigned d = 0; d < c->config->disks.count; d++)
+        check_uri(c, &c->config->disks.items[d], "disks");
 }
 
 /* Paths in all the lists of disks and journals. */
@@ -213,6 +224,7 @@ static void check_journals(struct checker *c)
                 report(c, journal->items[d].line, "journal", "\"%s\" is given twice", journal->items[d].text);
             if (strlen(journal->items[d].text) > CONFIG_PATH_MAX)
                 report(c, journal->items[d].line, "journal", "is longer than %d bytes", CONFIG_PATH_MAX);
+            check_uri(c, &journal->items[d], "journal");
         }
     }
 }

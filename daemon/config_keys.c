@@ -57,7 +57,8 @@ static const struct config_group volume_group = GROUP(volume_keys, struct config
 static const struct config_key array_keys[] = {
     KEY(config_array, name, KEY_TEXT, NULL, "Name of the array."),
     KEY(config_array, disks, KEY_STRINGS, NULL,
-        "Its disks in slot order: block devices (best by /dev/disk/by-id) or files."),
+        "Its disks in slot order: block devices (best by /dev/disk/by-id), files, or disks of other machines "
+        "(\"nbd://host/export\", \"iscsi://host/iqn/lun\")."),
     KEY(config_array, spares, KEY_STRINGS, "", "Disks that take the place of one that is lost, for this array alone."),
     KEY(config_array, journal, KEY_STRINGS, "",
         "A disk that holds the journal instead of its disks, or two that hold the same; when the array is created."),

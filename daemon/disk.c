@@ -26,6 +26,8 @@
 #include "core/log.h"
 #include "daemon/disk_internal.h"
 #include "daemon/reactor.h"
+#include "daemon/remote.h"
+#include "daemon/remote_uri.h"
 #include "daemon/sysfs.h"
 
 enum { PATIENCE_STEP_MS = 10, LOOK_NS = 1000000 };
@@ -289,6 +291,8 @@ struct blkdev *disk_open(struct reactor *reactor, const char *path, const struct
                          size_t why_len)
 {
     char reason[160];
+    if (remote_is_uri(path))
+        return remote_open(reactor, path, options->exclusive, why, why_len);
     struct disk *disk = open_disk(reactor, path, options, reason, sizeof reason);
     if (disk != NULL)
         return &disk->dev;
@@ -303,7 +307,7 @@ int disk_fd(struct blkdev *dev)
 
 const char *disk_engine(struct blkdev *dev)
 {
-    return engine_names[disk_of(dev)->engine];
+    return remote_is(dev) ? dev->ops->kind : engine_names[disk_of(dev)->engine];
 }
 
 /* --- identity --- */
@@ -325,6 +329,10 @@ static bool device_identity(dev_t dev, char *out, size_t len)
 
 void disk_identity(struct blkdev *dev, char *out, size_t len)
 {
+    if (remote_is(dev)) {
+        remote_identity(dev, out, len);
+        return;
+    }
     const struct disk *disk = disk_of(dev);
     struct stat st;
     if (disk->block_device && fstat(disk->fd, &st) == 0 && device_identity(st.st_rdev, out, len))

@@ -1,5 +1,5 @@
 /*
- * A block device over a file or a disk of this machine.
+ * A block device over a file or a disk of this machine; disk_open() knows those of others too: daemon/remote.h.
  *
  * Three engines serve it, chosen when it is opened:
  *   uring    io_uring with O_DIRECT: disks, and files on disks
@@ -41,9 +41,11 @@ struct disk_options {
 struct blkdev *disk_open(struct reactor *reactor, const char *path, const struct disk_options *options, char *why,
                          size_t why_len);
 
-int disk_fd(struct blkdev *dev);
+int disk_fd(struct blkdev *dev); /* of this machine */
+/* "uring", "threads", "inline"; or the protocol by which another machine is asked: "nbd", "iscsi". */
 const char *disk_engine(struct blkdev *dev);
-/* What stays the same when the disk gets another name: a serial number or WWID; for a file its real path. */
+/* What stays the same when the disk gets another name: a serial number or WWID; for a file its real path, for an NBD
+ * export its URI. */
 void disk_identity(struct blkdev *dev, char *out, size_t len);
 
 #endif

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/remote.h"
+#include "daemon/remote_uri.h"
+
 static const char *probe_value(blkid_probe probe, const char *name)
 {
     const char *value = NULL;
@@ -26,21 +29,32 @@ static void describe(blkid_probe probe, char *what, size_t what_len)
                  label != NULL ? label : "");
 }
 
-bool journal_label_of(const char *path, struct journal_label *label)
+static int look_open(const char *path)
 {
-    uint8_t bytes[JOURNAL_LABEL_BYTES];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool good = fd >= 0 && pread(fd, bytes, sizeof bytes, JOURNAL_LABEL_AT) == sizeof bytes;
-    if (fd >= 0)
-        close(fd);
-    return good && journal_label_decode(bytes, label);
+    return remote_is_uri(path) ? remote_window(path) : open(path, O_RDONLY | O_CLOEXEC);
 }
 
-bool foreign_probe(const char *path, char *what, size_t what_len)
+static bool journal_label_on(int fd, struct journal_label *label)
 {
-    blkid_probe probe = blkid_new_probe_from_filename(path);
-    if (probe == NULL) {
+    uint8_t bytes[JOURNAL_LABEL_BYTES];
+    return pread(fd, bytes, sizeof bytes, JOURNAL_LABEL_AT) == sizeof bytes && journal_label_decode(bytes, label);
+}
+
+bool journal_label_of(const char *path, struct journal_label *label)
+{
+    int fd = look_open(path);
+    bool good = fd >= 0 && journal_label_on(fd, label);
+    if (fd >= 0)
+        close(fd);
+    return good;
+}
+
+static bool probe_fd(int fd, char *what, size_t what_len)
+{
+    blkid_probe probe = fd >= 0 ? blkid_new_probe() : NULL;
+    if (probe == NULL || blkid_probe_set_device(probe, fd, 0, 0) != 0) {
         snprintf(what, what_len, "contents that cannot be examined: %s", strerror(errno));
+        blkid_free_probe(probe);
         return true;
     }
     blkid_probe_enable_superblocks(probe, 1);
@@ -56,11 +70,20 @@ bool foreign_probe(const char *path, char *what, size_t what_len)
         snprintf(what, what_len, "contents that cannot be examined");
     blkid_free_probe(probe);
     struct journal_label label;
-    if (found == 1 && journal_label_of(path, &label)) {
+    if (found == 1 && journal_label_on(fd, &label)) {
         snprintf(what, what_len, "the journal of array %s", label.name);
         return true;
     }
     return found != 1;
+}
+
+bool foreign_probe(const char *path, char *what, size_t what_len)
+{
+    int fd = look_open(path);
+    bool found = probe_fd(fd, what, what_len);
+    if (fd >= 0)
+        close(fd);
+    return found;
 }
 
 bool foreign_erase(int fd)

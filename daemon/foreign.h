@@ -1,5 +1,6 @@
 /*
- * What lies on a disk that is not Corbel's: a file system, a partition table, another RAID: asked of libblkid.
+ * What lies on a disk that is not Corbel's: a file system, a partition table, another RAID: asked of libblkid. It looks
+ * at files and devices; of a disk on another machine it is given the beginning and the end (remote_window()).
  * Blocks; for the worker's thread.
  */
 #ifndef DAEMON_FOREIGN_H

@@ -2,7 +2,8 @@
  * The disks there are, and what Corbel finds on each: read only, nothing is changed by looking.
  *
  * For the worker's thread. A scan is a list of disks, in the order asked for; the same device under two paths appears
- * once.
+ * once. Disks on other machines may take seconds to say that they are not there, so those of a config are looked at
+ * beforehand, each by a thread of its own.
  */
 #ifndef DAEMON_SCAN_H
 #define DAEMON_SCAN_H
@@ -23,12 +24,14 @@ struct scan_disk {
     enum sb_verdict verdict;
     struct sb_label *label; /* SB_VALID */
     char why[160];          /* the label is damaged or unsupported: a sentence */
-    uint64_t device, inode; /* who it really is */
+    uint64_t device, inode; /* who it really is; on another machine: 0, and the identity tells */
 };
 
 struct scan {
     struct scan_disk *disks;
     unsigned count, capacity;
+    struct scan_disk *remotes; /* of scan_config(): disks of other machines, looked at all at once */
+    unsigned remotes_count;
 };
 
 /* Look at one more path, on the reactor's thread where needed. Returns its place; a device seen before, that one's. */

@@ -1,0 +1,58 @@
+# Other machines: daemons that each serve one disk, for tests of arrays whose members are elsewhere.
+#
+#   make_remote NAME BYTES    a config, with ports that stay the same; NBD_NAME (uri) and ISCSI_NAME (uri) are set
+#   start_remote NAME         ready when it returns; PID_NAME is set
+#   kill_remote NAME          kill -9
+#   stop_remotes              all of them
+REMOTES=
+
+free_ports() { # how many
+    python3 - "$1" <<'PORTS'
+import socket, sys
+sockets = [socket.socket() for _ in range(int(sys.argv[1]))]
+for s in sockets:
+    s.bind(("127.0.0.1", 0))
+print(*(s.getsockname()[1] for s in sockets))
+PORTS
+}
+
+make_remote() {
+    set -- "$1" "$2" $(free_ports 2)
+    truncate -s "$2" "$DIR/$1.disk"
+    cat >"$DIR/$1.conf" <<CONF
+daemon = { control = "$DIR/$1.sock"; log = "info"; drain = "1 s"; memory = "64 MiB"; };
+arrays = ( { name = "far"; disks = [ "$DIR/$1.disk" ]; volumes = ( { name = "v"; level = "jbod"; } ); } );
+nbd = { listen = [ "127.0.0.1:$3" ]; exports = ( { name = "$1"; volume = "far/v"; } ); };
+iscsi = { listen = [ "127.0.0.1:$4" ];
+          targets = ( { name = "iqn.2026-01.org.example:$1"; luns = ( { lun = 0; volume = "far/v"; } ); } ); };
+CONF
+    eval "NBD_$1=nbd://127.0.0.1:$3/$1 ISCSI_$1=iscsi://127.0.0.1:$4/iqn.2026-01.org.example:$1/0"
+    REMOTES="$REMOTES $1"
+}
+
+remote_ready() { grep -q 'is ready' "$DIR/$1.log"; }
+
+start_remote() {
+    : >"$DIR/$1.log"
+    "$BUILD_DIR/corbeld" -c "$DIR/$1.conf" 2>"$DIR/$1.log" &
+    eval "PID_$1=$!"
+    PIDS="$PIDS $!"
+    wait_for remote_ready "$1" || fail "$1 did not become ready: $(cat "$DIR/$1.log")"
+    "$BUILD_DIR/corbelctl" --socket "$DIR/$1.sock" apply --yes >"$DIR/out.remote" 2>&1 ||
+        fail "$1: apply: $(cat "$DIR/out.remote")"
+}
+
+remote_pid() { eval "echo \$PID_$1"; }
+
+kill_remote() {
+    kill -KILL "$(remote_pid "$1")"
+    wait "$(remote_pid "$1")" 2>/dev/null || :
+}
+
+stop_remotes() {
+    for name in $REMOTES; do
+        kill -TERM "$(remote_pid "$name")" 2>/dev/null || :
+        wait "$(remote_pid "$name")" 2>/dev/null || :
+    done
+    PIDS=
+}
