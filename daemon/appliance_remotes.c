@@ -6,9 +6,11 @@
  *         +---------- not now: try again later ----------+--> not by itself: said once, left to the operator
  *
  * A disk is silent when it could not be reached at a scan, or its device is gone (daemon/remote.h, R1). Threads knock,
- * since that may take seconds; what follows is the worker's, once a second. Nothing is done here that a start would not
- * do: an array is started that waits for its disks, without force; a member comes back if it just was not there, and
- * lacks no more than the region maps know (raid/assembly.h). Whatever else must be decided is the operator's.
+ * since that may take seconds; what follows is the worker's, once a second. An array is started that waits for its disks,
+ * as at a start, without force. A member comes back if it just was not there, still carries the label with which it left
+ * (history_is_of_slot()), and is the very disk: it is caught up if the region maps know what it missed, else rebuilt from
+ * end to end. That is more than is done for disks of this machine, where the operator is asked: networks come and go,
+ * cables do not. Whatever else must be decided is the operator's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +122,9 @@ static const char *objection(const struct sb_array *array, const struct scan_dis
         return "it does not carry the label of a member that is missing; see corbelctl disk online";
     if (!array->members[*slot].vanished)
         return "it was taken out of service; corbelctl disk online takes it back";
-    if (!history_can_catch_up(array, (unsigned)*slot, disk->label, disk->identity))
-        return "what it missed is not known; corbelctl disk online rebuilds it";
+    if (!history_is_of_slot(array, (unsigned)*slot, disk->label) ||
+        strcmp(disk->identity, array->members[*slot].identity) != 0)
+        return "it is not as it left, or not the same disk; corbelctl disk online rebuilds it";
     return NULL;
 }
 

@@ -4,7 +4,30 @@
 #   start_remote NAME         ready when it returns; PID_NAME is set
 #   kill_remote NAME          kill -9
 #   stop_remotes              all of them
+#   load SECONDS, load_over   fio with checksums over the daemon's volume; without an error
 REMOTES=
+
+state_is() { [ "$(array_state)" = "$1" ]; }
+whole() { state_is optimal && no_jobs; }
+
+load() { # seconds
+    fio --name=load --ioengine=nbd --uri="$NBD_UNIX" --bsrange=4k-64k --rw=randrw --iodepth=8 --size=24m --verify=crc32c \
+        --verify_fatal=1 --verify_state_save=0 --time_based --runtime="$1" --fsync=16 --output="$DIR/fio.out" \
+        >/dev/null 2>&1 &
+    FIO=$!
+    PIDS="$PIDS $FIO"
+}
+
+load_over() { # when
+    wait "$FIO" || fail "$1: fio: $(tail -n 20 "$DIR/fio.out")"
+    grep -q 'err= 0' "$DIR/fio.out" || fail "$1: fio: $(cat "$DIR/fio.out")"
+}
+
+scrub_clean() { # when
+    $CTL volume scrub r/v >/dev/null || fail "$1: scrub"
+    wait_idle
+    $CTL volume scrub-show r/v | grep -q ': 0 blocks' || fail "$1: $($CTL volume scrub-show r/v)"
+}
 
 free_ports() { # how many
     python3 - "$1" <<'PORTS'
