@@ -1,7 +1,9 @@
 /*
  * Sessions with iSCSI targets, by libiscsi: see daemon/remote.h.
  *
- *      connect, log in, TEST UNIT READY (libiscsi) --> questions, one after the other --> ready
+ *      connect --> log in --> questions, one after the other --> ready
+ *         ^           |
+ *         +-----------+  the target is elsewhere
  *
  * libiscsi would repair a session by itself and repeat what was under way, writes too; that is turned off. A member's
  * session has an ISID made from its URI, so that its successor reinstates it and the target ends what it left behind;
@@ -31,13 +33,14 @@ static_assert(sizeof(struct iovec) == sizeof(struct scsi_iovec) &&
                   offsetof(struct iovec, iov_len) == offsetof(struct scsi_iovec, iov_len),
               "lists of one can be given as lists of the other");
 
-enum { ANSWER_BYTES = 255, SENSE_RESET = 0x29, BLOCKS_PER_COMMAND = INT32_MAX };
+enum { ANSWER_BYTES = 255, MOVES_MAX = 3, SENSE_RESET = 0x29, BLOCKS_PER_COMMAND = INT32_MAX };
 
 struct iscsi_session {
     struct remote_session session;
     struct iscsi_context *iscsi;
     struct remote_iscsi_uri uri;
     unsigned question; /* that is under way */
+    unsigned moves;    /* to where the target said it is */
     bool tuned, ending, broken;
     uint8_t zeroes[PAGE_BYTES];
 };
@@ -127,6 +130,11 @@ static bool is_broken_status(int status)
 
 /* --- questions --- */
 
+static struct scsi_task *ask_ready(struct iscsi_session *s, iscsi_command_cb done)
+{
+    return iscsi_testunitready_task(s->iscsi, (int)s->uri.lun, done, s);
+}
+
 static struct scsi_task *ask_capacity(struct iscsi_session *s, iscsi_command_cb done)
 {
     return iscsi_readcapacity16_task(s->iscsi, (int)s->uri.lun, done, s);
@@ -161,6 +169,11 @@ static struct scsi_task *ask_caching(struct iscsi_session *s, iscsi_command_cb d
 {
     return iscsi_modesense6_task(s->iscsi, (int)s->uri.lun, 1, SCSI_MODESENSE_PC_CURRENT, SCSI_MODEPAGE_CACHING, 0,
                                  ANSWER_BYTES, done, s);
+}
+
+static void hear_ready(struct remote_facts *facts, struct scsi_task *task)
+{
+    (void)facts, (void)task;
 }
 
 static void hear_capacity(struct remote_facts *facts, struct scsi_task *task)
@@ -235,18 +248,22 @@ static void hear_caching(struct remote_facts *facts, struct scsi_task *task)
         facts->info.volatile_cache = page->caching.wce != 0;
 }
 
-/* A question that a target cannot answer says no more than that, but for the first. */
+/* A question that a target cannot answer says no more than that; but the capacity must be known. */
 static const struct {
     struct scsi_task *(*ask)(struct iscsi_session *, iscsi_command_cb);
     void (*hear)(struct remote_facts *, struct scsi_task *);
-} questions[] = {{ask_capacity, hear_capacity}, {ask_limits, hear_limits},     {ask_provisioning, hear_provisioning},
-                 {ask_kind, hear_kind},         {ask_identity, hear_identity}, {ask_caching, hear_caching}};
+} questions[] = {{ask_ready, hear_ready},    {ask_capacity, hear_capacity},
+                 {ask_limits, hear_limits},  {ask_provisioning, hear_provisioning},
+                 {ask_kind, hear_kind},      {ask_identity, hear_identity},
+                 {ask_caching, hear_caching}};
 
 static void heard(struct iscsi_context *iscsi, int status, void *data, void *session);
 
 static void ask(struct iscsi_session *s)
 {
-    if (s->question == ARRAY_LENGTH(questions))
+    if (s->question == ARRAY_LENGTH(questions) && s->session.facts.info.size == 0)
+        break_up(s, "the target does not tell its capacity: is there such a LUN?");
+    else if (s->question == ARRAY_LENGTH(questions))
         s->session.ready = true;
     else if (questions[s->question].ask(s, heard) == NULL)
         break_up_by_library(s);
@@ -275,18 +292,30 @@ static void heard(struct iscsi_context *iscsi, int status, void *data, void *ses
 
 /* --- the beginning --- */
 
-/* Twice: logged in, and (not while we end it) the connection was lost. */
-static void connected(struct iscsi_context *iscsi, int status, void *data, void *session)
+static void connected(struct iscsi_context *iscsi, int status, void *data, void *session);
+
+static void logged_in(struct iscsi_context *iscsi, int status, void *data, void *session)
 {
     struct iscsi_session *s = session;
-    (void)iscsi;
     (void)data;
     if (s->ending)
         return;
-    if (status != SCSI_STATUS_GOOD)
-        break_up_by_library(s);
-    else if (!s->session.ready && s->question == 0)
+    if (status == SCSI_STATUS_GOOD)
         ask(s);
+    else if (status != SCSI_STATUS_REDIRECT || s->moves++ == MOVES_MAX || iscsi_disconnect(iscsi) != 0 ||
+             iscsi_connect_async(iscsi, iscsi_get_target_address(iscsi), connected, s) != 0)
+        break_up_by_library(s);
+}
+
+/* Twice: there it is, and (not while we end it) the connection was lost. */
+static void connected(struct iscsi_context *iscsi, int status, void *data, void *session)
+{
+    struct iscsi_session *s = session;
+    (void)data;
+    if (s->ending)
+        return;
+    if (status != SCSI_STATUS_GOOD || iscsi_login_async(iscsi, logged_in, s) != 0)
+        break_up_by_library(s);
 }
 
 /* The name the machine's initiator has, if there is one; else one of our own. */
@@ -340,8 +369,7 @@ static bool set_up(struct iscsi_session *s, const char *uri, bool member)
     if (!set_secret(s, s->uri.user, s->uri.secret_file, false) ||
         !set_secret(s, s->uri.target_user, s->uri.target_secret_file, true))
         return false;
-    return iscsi_full_connect_async(s->iscsi, s->uri.portal, (int)s->uri.lun, connected, s) == 0 ||
-           break_up_by_library(s);
+    return iscsi_connect_async(s->iscsi, s->uri.portal, connected, s) == 0 || break_up_by_library(s);
 }
 
 static void first_facts(struct remote_facts *facts, const char *uri)

@@ -72,10 +72,9 @@ void remote_uri_identity(const char *text, char *out, size_t len)
 
 /* --- NBD --- */
 
-static bool nbd_check(const char *text, char *why, size_t why_len)
+static bool nbd_check(const char *text, bool local, char *why, size_t why_len)
 {
     const char *authority = strstr(text, "://") + 3;
-    bool local = strncmp(authority - 8, "+unix", 5) == 0;
     if (!local && strcspn(authority, "/?") == 0)
         text_format(why, why_len, "names no host");
     else if (local && parameter(text, "socket").len == 0)
@@ -185,7 +184,10 @@ static bool is_plain(const char *text)
 
 bool remote_uri_check(const char *text, char *why, size_t why_len)
 {
-    static const char *const nbd[] = {"nbd://", "nbds://", "nbd+unix://", "nbds+unix://"};
+    static const struct {
+        const char *scheme;
+        bool local;
+    } nbd[] = {{"nbd://", false}, {"nbds://", false}, {"nbd+unix://", true}, {"nbds+unix://", true}};
     char identity[1024];
     struct remote_iscsi_uri iscsi;
     remote_uri_identity(text, identity, sizeof identity);
@@ -200,8 +202,8 @@ bool remote_uri_check(const char *text, char *why, size_t why_len)
     if (remote_uri_is_iscsi(text))
         return remote_iscsi_uri_parse(text, &iscsi, why, why_len);
     for (unsigned i = 0; i < ARRAY_LENGTH(nbd); i++)
-        if (begins(text, nbd[i]))
-            return nbd_check(text, why, why_len);
+        if (begins(text, nbd[i].scheme))
+            return nbd_check(text, nbd[i].local, why, why_len);
     text_format(why, why_len, "is neither nbd://, nbds://, nbd+unix://, nbds+unix:// nor iscsi://");
     return false;
 }

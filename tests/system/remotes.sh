@@ -1,7 +1,9 @@
 # Other machines: daemons that each serve one disk, for tests of arrays whose members are elsewhere.
 #
-#   make_remote NAME BYTES    a config, with ports that stay the same; NBD_NAME (uri) and ISCSI_NAME (uri) are set
-#   start_remote NAME         ready when it returns; PID_NAME is set
+#   make_remote NAME BYTES    a config, with ports that stay the same
+#   nbd_of NAME, iscsi_of NAME   the URIs of its disk
+#   start_remote NAME         ready when it returns
+#   remote_pid NAME           to stop it with signals
 #   kill_remote NAME          kill -9
 #   stop_remotes              all of them
 #   load SECONDS, load_over   fio with checksums over the daemon's volume; without an error
@@ -40,7 +42,8 @@ PORTS
 }
 
 make_remote() {
-    set -- "$1" "$2" $(free_ports 2)
+    ports=$(free_ports 2)
+    set -- "$1" "$2" "${ports% *}" "${ports#* }"
     truncate -s "$2" "$DIR/$1.disk"
     cat >"$DIR/$1.conf" <<CONF
 daemon = { control = "$DIR/$1.sock"; log = "info"; drain = "1 s"; memory = "64 MiB"; };
@@ -49,7 +52,8 @@ nbd = { listen = [ "127.0.0.1:$3" ]; exports = ( { name = "$1"; volume = "far/v"
 iscsi = { listen = [ "127.0.0.1:$4" ];
           targets = ( { name = "iqn.2026-01.org.example:$1"; luns = ( { lun = 0; volume = "far/v"; } ); } ); };
 CONF
-    eval "NBD_$1=nbd://127.0.0.1:$3/$1 ISCSI_$1=iscsi://127.0.0.1:$4/iqn.2026-01.org.example:$1/0"
+    echo "nbd://127.0.0.1:$3/$1" >"$DIR/$1.nbd"
+    echo "iscsi://127.0.0.1:$4/iqn.2026-01.org.example:$1/0" >"$DIR/$1.iscsi"
     REMOTES="$REMOTES $1"
 }
 
@@ -58,14 +62,16 @@ remote_ready() { grep -q 'is ready' "$DIR/$1.log"; }
 start_remote() {
     : >"$DIR/$1.log"
     "$BUILD_DIR/corbeld" -c "$DIR/$1.conf" 2>"$DIR/$1.log" &
-    eval "PID_$1=$!"
+    echo $! >"$DIR/$1.pid"
     PIDS="$PIDS $!"
     wait_for remote_ready "$1" || fail "$1 did not become ready: $(cat "$DIR/$1.log")"
     "$BUILD_DIR/corbelctl" --socket "$DIR/$1.sock" apply --yes >"$DIR/out.remote" 2>&1 ||
         fail "$1: apply: $(cat "$DIR/out.remote")"
 }
 
-remote_pid() { eval "echo \$PID_$1"; }
+remote_pid() { cat "$DIR/$1.pid"; }
+nbd_of() { cat "$DIR/$1.nbd"; }
+iscsi_of() { cat "$DIR/$1.iscsi"; }
 
 kill_remote() {
     kill -KILL "$(remote_pid "$1")"

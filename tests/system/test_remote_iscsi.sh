@@ -9,7 +9,7 @@ printf 'twelve-bytes-and-more\n' >"$DIR/secret"
 chmod 600 "$DIR/secret"
 sed -i "s|luns = |access = ( { name = \"x\"; user = \"me\"; secret_file = \"$DIR/secret\"; } ); luns = |" "$DIR/b.conf"
 for name in a b; do start_remote "$name"; done
-ISCSI_b=$(echo "$ISCSI_b?secret_file=$DIR/secret" | sed 's|//|//me@|')
+iscsi_b=$(echo "$(iscsi_of b)?secret_file=$DIR/secret" | sed 's|//|//me@|')
 
 mirror() { # disks
     DISKS=$1
@@ -32,7 +32,7 @@ mirror() { # disks
     return 0
 }
 
-mirror "\"$ISCSI_a\", \"$ISCSI_b\""
+mirror "\"$(iscsi_of a)\", \"$iscsi_b\""
 stop_remotes
 for name in a b; do
     rm "$DIR/$name.disk"
@@ -40,7 +40,7 @@ for name in a b; do
     start_remote "$name"
 done
 truncate -s 96M "$DIR/d0"
-mirror "\"$NBD_a\", \"$ISCSI_b\", \"$DIR/d0\""
+mirror "\"$(nbd_of a)\", \"$iscsi_b\", \"$DIR/d0\""
 
 # A wrong secret is said.
 printf 'another-twelve-bytes\n' >"$DIR/wrong"

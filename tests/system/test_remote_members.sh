@@ -8,19 +8,19 @@ for name in a b c; do
     make_remote "$name" 128M
     start_remote "$name"
 done
-DISKS="\"$NBD_a\", \"$NBD_b\", \"$NBD_c\""
+DISKS="\"$(nbd_of a)\", \"$(nbd_of b)\", \"$(nbd_of c)\""
 write_config raid5 'size = "96 MiB"; consistency = "bitmap";'
 
 # What is on the disk of another machine is not overwritten.
 truncate -s 64M "$DIR/fs"
 mke2fs -q -L precious "$DIR/fs"
-nbdcopy "$DIR/fs" "$NBD_c"
+nbdcopy "$DIR/fs" "$(nbd_of c)"
 launch_daemon
 $CTL apply --yes >"$DIR/out" 2>&1 && fail "a file system was overwritten: $(cat "$DIR/out")"
-grep -q "$NBD_c holds a file system (ext2 precious)" "$DIR/out" || fail "apply: $(cat "$DIR/out")"
+grep -q "$(nbd_of c) holds a file system (ext2 precious)" "$DIR/out" || fail "apply: $(cat "$DIR/out")"
 $CTL apply --yes --force >"$DIR/out" 2>&1 || fail "apply --force: $(cat "$DIR/out")"
 state_is optimal || fail "'$(array_state)' when created: $($CTL array list)"
-$CTL disk list | grep -q "$NBD_b" || fail "disk list: $($CTL disk list)"
+$CTL disk list | grep -q "$(nbd_of b)" || fail "disk list: $($CTL disk list)"
 
 # One machine dies under load, and comes back.
 load 6
@@ -39,7 +39,7 @@ kill_remote a
 start_remote a
 qemu-io -f raw -c 'read 0 8M' "$NBD" >/dev/null || fail "a read after a pause"
 state_is optimal || fail "'$(array_state)' after a pause: $(tail -n 5 "$LOG")"
-grep -q "disk $NBD_a is back" "$LOG" || fail "a was not found again quietly"
+grep -q "disk $(nbd_of a) is back" "$LOG" || fail "a was not found again quietly"
 [ "$(grep -c 'was away and is back' "$LOG")" = 1 ] || fail "a was lost in a pause"
 
 # Not there at a start: degraded; then it is, and joins.

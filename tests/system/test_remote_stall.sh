@@ -7,7 +7,7 @@ for name in a b c; do
     make_remote "$name" 96M
     start_remote "$name"
 done
-DISKS="\"$NBD_a\", \"$ISCSI_b\", \"$NBD_c\""
+DISKS="\"$(nbd_of a)\", \"$(iscsi_of b)\", \"$(nbd_of c)\""
 write_config raid5 'size = "64 MiB"; consistency = "bitmap";'
 start_daemon
 random_file "$DIR/want" 33554432 1
