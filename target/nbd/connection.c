@@ -111,11 +111,13 @@ static void start_serving(struct task *task)
 static void set_rules(struct nbd_conn *conn)
 {
     const struct nbd_export *export = conn->export;
+    const struct nbd_negotiation *n = &conn->negotiation;
     conn->rules = (struct nbd_rules){.size = export->dev->info.size,
                                      .block = export->dev->info.logical_block,
                                      .payload_max = nbd_export_payload_max(export),
                                      .flags = nbd_export_flags(export, conn->mode),
                                      .mode = conn->mode,
+                                     .contexts = n->contexts_of == export->name ? n->contexts : 0,
                                      .zero_unit = export->dev->info.optimal_io};
 }
 
@@ -149,7 +151,8 @@ void nbd_conn_hand_over(struct nbd_conn *conn, const struct nbd_export *export)
 /* What a client keeps us waiting for. */
 static bool waits_for_client(const struct nbd_conn *conn)
 {
-    return conn->blocked || conn->expect == NBD_EXPECT_PAYLOAD || conn->expect == NBD_EXPECT_REFUSED;
+    return conn->blocked || conn->expect == NBD_EXPECT_PAYLOAD || conn->expect == NBD_EXPECT_FILTER ||
+           conn->expect == NBD_EXPECT_REFUSED;
 }
 
 static void stall_watch(struct nbd_conn *conn)

@@ -41,6 +41,21 @@ enum {
     /* Pages of a request that needs no large vector: 128 KiB, the kernel client's longest by default, and an edge. */
     NBD_VECTOR_SMALL = 128 * 1024 / PAGE_BYTES + 1,
     NBD_VECTOR_LARGE = NBD_PAYLOAD_MAX / PAGE_BYTES + 1,
+    NBD_PARTS_MAX = 8,
+};
+
+/* A part of a reply: a header, and data from the pages unless it is a hole. */
+struct nbd_part {
+    uint32_t len; /* bytes that it stands for */
+    uint16_t head_len;
+    bool is_hole;
+};
+
+/* Of a BLOCK_STATUS: what is in the page, and the extent at hand, which may go on. */
+struct nbd_extents {
+    uint64_t len;
+    uint32_t bytes, steps;
+    bool written;
 };
 
 struct nbd_request {
@@ -53,11 +68,15 @@ struct nbd_request {
     uint64_t at, end; /* what is left of the range that the device is asked for */
     struct blk_req blk;
 
-    struct page **pages; /* `small`, or a large vector of the connection's; NULL: none needed yet */
-    uint32_t page_count; /* pages held */
-    uint32_t reply_len;  /* of `reply` */
-    uint32_t data_len;   /* bytes that follow it, from the pages */
-    uint8_t reply[NBD_ERROR_BYTES_MAX];
+    struct page **pages;            /* `small`, or a large vector of the connection's; NULL: none needed yet */
+    uint32_t page_count;            /* pages held */
+    uint32_t part_count, part_next; /* part_next: of a read in parts, to be read next */
+    uint64_t part_at;               /* ... and where it begins */
+    uint64_t reply_len;             /* of all: headers and data */
+    uint32_t data_at;               /* in the pages: where the data of the first part begin */
+    struct nbd_part parts[NBD_PARTS_MAX];
+    struct nbd_extents extents;
+    uint8_t heads[NBD_PARTS_MAX * NBD_HOLE_BYTES_MAX]; /* the parts' headers, one behind the other */
     struct page *small[NBD_VECTOR_SMALL];
 };
 STAILQ_HEAD(nbd_request_list, nbd_request);
@@ -69,7 +88,7 @@ struct nbd_input {
 };
 
 /* Where the receiver stands; receive.c. */
-enum nbd_expect { NBD_EXPECT_HEADER, NBD_EXPECT_PAGES, NBD_EXPECT_PAYLOAD, NBD_EXPECT_REFUSED };
+enum nbd_expect { NBD_EXPECT_HEADER, NBD_EXPECT_PAGES, NBD_EXPECT_PAYLOAD, NBD_EXPECT_FILTER, NBD_EXPECT_REFUSED };
 
 struct nbd_conn {
     struct stream *stream; /* NULL: closed */
@@ -176,6 +195,17 @@ void nbd_request_put_pages(struct nbd_request *request);
 /* Give it a place for `count` page pointers, unless it has one; false: no large vector is free. */
 bool nbd_request_get_vector(struct nbd_request *request, uint32_t count);
 void nbd_request_submit(struct nbd_request *request);
+/* Ask the device for what is left of the range. */
+void nbd_request_go(struct nbd_request *request, enum blk_op op, unsigned flags);
+/* The device is done with it. */
+void nbd_request_over(struct nbd_request *request, enum nbd_fault fault);
+
+/* status.c: what a range was used for. */
+/* Shall a read be asked for its holes first? Never a short one. */
+bool nbd_holes_are_wanted(const struct nbd_request *request);
+void nbd_status_ask(struct nbd_request *request);
+/* The range becomes that of the next part that is to be read; false: all were. */
+bool nbd_part_next(struct nbd_request *request);
 
 /* reply.c: replies onto the wire. */
 void nbd_reply_init(struct nbd_conn *conn);

@@ -20,6 +20,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "target/nbd/connection.h"
+#include "target/nbd/contexts.h"
 
 enum { FLAGS, OPTION, DATA, SKIP, LIST, SECURE, HAND_OVER, FAREWELL };
 
@@ -191,6 +192,40 @@ static void option_starttls(struct nbd_conn *conn, const uint8_t *data, uint32_t
     }
 }
 
+/* LIST_META_CONTEXT and SET_META_CONTEXT. What was set before was forgotten when the header came. */
+static void option_meta_context(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    bool is_list = n->option.option == NBD_OPT_LIST_META_CONTEXT;
+    struct nbd_meta_request request;
+    if (conn->mode == NBD_SIMPLE && !is_list) {
+        answer_error(conn, NBD_REP_ERR_INVALID, "structured replies or extended headers come first");
+        return;
+    }
+    uint32_t error = nbd_parse_meta_request(data, len, &request);
+    if (error != 0) {
+        answer_error(conn, error, refusal_text(error));
+        return;
+    }
+    const struct nbd_export *export = nbd_access_find(conn, request.name, request.name_len, &error);
+    if (export == NULL) {
+        answer_error(conn, error, nbd_access_text(error));
+        return;
+    }
+    uint32_t asked = nbd_contexts_asked(&request, is_list);
+    for (unsigned i = 0; i < NBD_CONTEXTS; i++) {
+        const struct nbd_context *context = &nbd_contexts[i];
+        if (context->bit & asked)
+            out_add(conn,
+                    nbd_build_meta_context(out_at(conn), n->option.option, is_list ? 0 : context->id, context->name));
+    }
+    if (!is_list) {
+        n->contexts = asked;
+        n->contexts_of = export->name;
+    }
+    answer_ack(conn);
+}
+
 /* A handler answers, and moves on if the next step is not another option; if it does neither, the connection is cut. */
 struct option_rule {
     uint32_t option;
@@ -205,6 +240,8 @@ static const struct option_rule option_rules[] = {
     {NBD_OPT_INFO, true, option_info},
     {NBD_OPT_GO, true, option_info},
     {NBD_OPT_STRUCTURED_REPLY, false, option_structured_reply},
+    {NBD_OPT_LIST_META_CONTEXT, true, option_meta_context},
+    {NBD_OPT_SET_META_CONTEXT, true, option_meta_context},
     {NBD_OPT_EXTENDED_HEADERS, false, option_extended_headers},
     {NBD_OPT_STARTTLS, false, option_starttls},
 };
@@ -264,6 +301,8 @@ static bool step_option(struct nbd_conn *conn)
     if (!nbd_parse_option(nbd_input_at(&conn->input), &n->option))
         return cut(conn, "bad option magic");
     conn->input.start += NBD_OPTION_BYTES;
+    if (n->option.option == NBD_OPT_SET_META_CONTEXT)
+        n->contexts = 0; /* replaced, also if this one fails */
     /* A client that is not "fixed" may not understand any reply but the one to EXPORT_NAME, which has no errors. */
     bool is_export_name = n->option.option == NBD_OPT_EXPORT_NAME;
     if (!is_export_name && !(n->client_flags & NBD_HANDSHAKE_FIXED_NEWSTYLE))
@@ -334,6 +373,7 @@ static void secured(struct stream *stream, const char *failure);
 static bool step_secure(struct nbd_conn *conn)
 {
     conn->mode = NBD_SIMPLE;
+    conn->negotiation.contexts = 0;
     nbd_conn_want(conn, 0);
     if (!stream_start_tls(conn->stream, conn->server->credentials, secured))
         return cut(conn, "no memory for TLS");

@@ -27,6 +27,8 @@ struct nbd_negotiation {
     const char *refusal_text;
     const struct nbd_export *next;   /* LIST: to be told next */
     const struct nbd_export *chosen; /* GO, EXPORT_NAME */
+    uint32_t contexts;               /* SET_META_CONTEXT: bits, for ... */
+    const char *contexts_of;         /* ... the export of this name */
     size_t out_start, out_end;
     uint8_t out[NBD_NEGOTIATION_OUT];
 };

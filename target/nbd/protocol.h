@@ -42,6 +42,7 @@ enum {
     NBD_REP_ACK = 1,
     NBD_REP_SERVER = 2,
     NBD_REP_INFO = 3,
+    NBD_REP_META_CONTEXT = 4,
 };
 #define NBD_REP_ERR_UNSUP           NBD_REP_ERROR(1u)
 #define NBD_REP_ERR_POLICY          NBD_REP_ERROR(2u)
@@ -92,6 +93,7 @@ size_t nbd_build_list_entry(uint8_t *out, const char *name, const char *descript
 size_t nbd_build_info_export(uint8_t *out, uint32_t option, uint64_t size, uint16_t flags);
 size_t nbd_build_info_text(uint8_t *out, uint32_t option, enum nbd_info info, const char *text);
 size_t nbd_build_info_block_size(uint8_t *out, uint32_t option, uint32_t minimum, uint32_t preferred, uint32_t maximum);
+size_t nbd_build_meta_context(uint8_t *out, uint32_t option, uint32_t id, const char *name);
 size_t nbd_build_old_reply(uint8_t *out, uint64_t size, uint16_t flags, bool zeroes);
 
 /* --- transmission --- */
@@ -116,6 +118,7 @@ enum {
     NBD_FLAG_CAN_MULTI_CONN = 1 << 8,
     NBD_FLAG_SEND_CACHE = 1 << 10,
     NBD_FLAG_SEND_FAST_ZERO = 1 << 11,
+    NBD_FLAG_BLOCK_STATUS_PAYLOAD = 1 << 12,
 };
 
 #define NBD_MAGIC_REQUEST          0x25609513u
@@ -132,6 +135,7 @@ enum nbd_command {
     NBD_CMD_TRIM = 4,
     NBD_CMD_CACHE = 5,
     NBD_CMD_WRITE_ZEROES = 6,
+    NBD_CMD_BLOCK_STATUS = 7,
 };
 
 /* Command flags. */
@@ -139,6 +143,7 @@ enum {
     NBD_CMD_FUA = 1 << 0,
     NBD_CMD_NO_HOLE = 1 << 1,
     NBD_CMD_DF = 1 << 2,
+    NBD_CMD_REQ_ONE = 1 << 3,
     NBD_CMD_FAST_ZERO = 1 << 4,
     NBD_CMD_PAYLOAD_LEN = 1 << 5, /* extended requests: the length is that of the payload */
 };
@@ -148,6 +153,8 @@ enum nbd_chunk_type {
     NBD_CHUNK_NONE = 0,
     NBD_CHUNK_OFFSET_DATA = 1,
     NBD_CHUNK_OFFSET_HOLE = 2,
+    NBD_CHUNK_BLOCK_STATUS = 5,
+    NBD_CHUNK_BLOCK_STATUS_EXT = 6,
     NBD_CHUNK_ERROR = 0x8001,
     NBD_CHUNK_ERROR_OFFSET = 0x8002,
 };
@@ -158,7 +165,10 @@ enum {
     NBD_SIMPLE_REPLY_BYTES = 16,
     NBD_CHUNK_BYTES = 20,
     NBD_EXTENDED_CHUNK_BYTES = 32,
-    NBD_ERROR_BYTES_MAX = 128, /* the longest error chunk */
+    NBD_HOLE_BYTES_MAX = NBD_EXTENDED_CHUNK_BYTES + 12, /* the longest header of a hole, of data, of extents */
+    NBD_ERROR_BYTES_MAX = 128,                          /* the longest error chunk */
+    NBD_EXTENT_BYTES_MAX = 16,
+    NBD_STATE_HOLE_ZERO = 1 | 2, /* base:allocation: nothing is allocated, it reads as zeroes */
 };
 
 /* Errors as numbers on the wire. */
@@ -184,7 +194,9 @@ enum nbd_fault {
     NBD_FAULT_TOO_LONG,
     NBD_FAULT_READ_TOO_LONG, /* where the client knows EOVERFLOW */
     NBD_FAULT_NO_PAYLOAD,    /* an extended write that does not say it has one */
-    NBD_FAULT_BEYOND_END,    /* read, trim, cache */
+    NBD_FAULT_NO_CONTEXT,    /* block status without a context */
+    NBD_FAULT_FILTER,        /* block status with a payload that makes no sense */
+    NBD_FAULT_BEYOND_END,    /* read, trim, cache, block status */
     NBD_FAULT_NO_ROOM,       /* write, write zeroes beyond the end */
     NBD_FAULT_SLOW,          /* zeroes that are to be fast and would not be */
     NBD_FAULT_MEDIA,
@@ -207,6 +219,7 @@ struct nbd_rules {
     uint32_t payload_max; /* longest read or write */
     uint16_t flags;       /* transmission flags as they were offered */
     enum nbd_mode mode;
+    uint32_t contexts;  /* selected: bits (contexts.h) */
     uint32_t zero_unit; /* zeroes are fast where they cover an aligned run of so many bytes */
 };
 
@@ -221,24 +234,27 @@ bool nbd_parse_request(const uint8_t *bytes, enum nbd_mode mode, struct nbd_requ
 uint64_t nbd_request_payload(const struct nbd_request_header *request, enum nbd_mode mode);
 /* May it be carried out? Not for DISC, which has no answer. */
 enum nbd_fault nbd_request_check(const struct nbd_request_header *request, const struct nbd_rules *rules);
+/* The same for the range of a block status, once its length is known from its payload. */
+enum nbd_fault nbd_status_range_check(const struct nbd_request_header *request, const struct nbd_rules *rules);
 
 enum nbd_fault nbd_fault_of(enum blk_status status);
 uint32_t nbd_fault_number(enum nbd_fault fault);
 const char *nbd_fault_text(enum nbd_fault fault);
 
-/* What a reply repeats of its request. */
-struct nbd_reply_to {
-    enum nbd_mode mode;
-    uint64_t cookie, off;
-};
-
-/* Success without data. */
-size_t nbd_build_success(uint8_t *out, const struct nbd_reply_to *to);
+/* Each repeats the cookie of the request `to`, and in extended mode its offset. Success without data: */
+size_t nbd_build_success(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to);
 /* Data of a read, all or (in chunks) a part: `len` bytes follow. */
-size_t nbd_build_data(uint8_t *out, const struct nbd_reply_to *to, uint64_t off, uint32_t len, bool last);
+size_t nbd_build_data(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, uint64_t off, uint32_t len,
+                      bool last);
 /* A part of a read that is zeroes, and not sent. Not in simple mode. */
-size_t nbd_build_hole(uint8_t *out, const struct nbd_reply_to *to, uint64_t off, uint32_t len, bool last);
+size_t nbd_build_hole(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, uint64_t off, uint32_t len,
+                      bool last);
+/* Extents of one context: `len` bytes of them follow, as nbd_build_extent() made them. */
+size_t nbd_build_status(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, uint32_t context_id,
+                        uint32_t len);
+size_t nbd_build_extent(uint8_t *out, enum nbd_mode mode, uint64_t len, uint32_t state);
 /* The request failed; `bad_off` (may be NULL) is where. */
-size_t nbd_build_error(uint8_t *out, const struct nbd_reply_to *to, enum nbd_fault fault, const uint64_t *bad_off);
+size_t nbd_build_error(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, enum nbd_fault fault,
+                       const uint64_t *bad_off);
 
 #endif

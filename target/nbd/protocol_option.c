@@ -117,6 +117,13 @@ size_t nbd_build_info_block_size(uint8_t *out, uint32_t option, uint32_t minimum
     return n + 12;
 }
 
+size_t nbd_build_meta_context(uint8_t *out, uint32_t option, uint32_t id, const char *name)
+{
+    size_t n = nbd_build_option_reply(out, option, NBD_REP_META_CONTEXT, 4 + (uint32_t)strlen(name));
+    put_be32(out + n, id);
+    return n + 4 + put_text(out + n + 4, name);
+}
+
 size_t nbd_build_old_reply(uint8_t *out, uint64_t size, uint16_t flags, bool zeroes)
 {
     put_be64(out, size);

@@ -21,6 +21,8 @@ static const struct {
     [NBD_FAULT_TOO_LONG] = {NBD_EINVAL, "longer than the maximum payload"},
     [NBD_FAULT_READ_TOO_LONG] = {NBD_EOVERFLOW, "longer than the maximum payload"},
     [NBD_FAULT_NO_PAYLOAD] = {NBD_EINVAL, "a write without the payload flag"},
+    [NBD_FAULT_NO_CONTEXT] = {NBD_EINVAL, "no metadata context was selected"},
+    [NBD_FAULT_FILTER] = {NBD_EINVAL, "a payload that names no contexts that were selected"},
     [NBD_FAULT_BEYOND_END] = {NBD_EINVAL, "beyond the end of the export"},
     [NBD_FAULT_NO_ROOM] = {NBD_ENOSPC, "beyond the end of the export"},
     [NBD_FAULT_SLOW] = {NBD_ENOTSUP, "writing these zeroes would not be fast"},
@@ -69,10 +71,10 @@ static size_t build_simple(uint8_t *out, uint64_t cookie, uint32_t error)
 }
 
 /* The header of a chunk; `len` bytes follow. */
-static size_t build_chunk(uint8_t *out, const struct nbd_reply_to *to, enum nbd_chunk_type type, uint64_t len,
-                          bool last)
+static size_t build_chunk(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to,
+                          enum nbd_chunk_type type, uint64_t len, bool last)
 {
-    bool extended = to->mode == NBD_EXTENDED;
+    bool extended = mode == NBD_EXTENDED;
     put_be32(out, extended ? NBD_MAGIC_EXTENDED_REPLY : NBD_MAGIC_STRUCTURED_REPLY);
     put_be16(out + 4, last ? NBD_CHUNK_DONE : 0);
     put_be16(out + 6, (uint16_t)type);
@@ -86,37 +88,66 @@ static size_t build_chunk(uint8_t *out, const struct nbd_reply_to *to, enum nbd_
     return NBD_EXTENDED_CHUNK_BYTES;
 }
 
-size_t nbd_build_success(uint8_t *out, const struct nbd_reply_to *to)
+size_t nbd_build_success(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to)
 {
-    return to->mode == NBD_EXTENDED ? build_chunk(out, to, NBD_CHUNK_NONE, 0, true) : build_simple(out, to->cookie, 0);
+    return mode == NBD_EXTENDED ? build_chunk(out, mode, to, NBD_CHUNK_NONE, 0, true)
+                                : build_simple(out, to->cookie, 0);
 }
 
-size_t nbd_build_data(uint8_t *out, const struct nbd_reply_to *to, uint64_t off, uint32_t len, bool last)
+size_t nbd_build_data(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, uint64_t off, uint32_t len,
+                      bool last)
 {
-    if (to->mode == NBD_SIMPLE)
+    if (mode == NBD_SIMPLE)
         return build_simple(out, to->cookie, 0);
-    size_t n = build_chunk(out, to, NBD_CHUNK_OFFSET_DATA, 8 + (uint64_t)len, last);
+    size_t n = build_chunk(out, mode, to, NBD_CHUNK_OFFSET_DATA, 8 + (uint64_t)len, last);
     put_be64(out + n, off);
     return n + 8;
 }
 
-size_t nbd_build_hole(uint8_t *out, const struct nbd_reply_to *to, uint64_t off, uint32_t len, bool last)
+size_t nbd_build_hole(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, uint64_t off, uint32_t len,
+                      bool last)
 {
-    size_t n = build_chunk(out, to, NBD_CHUNK_OFFSET_HOLE, 12, last);
+    size_t n = build_chunk(out, mode, to, NBD_CHUNK_OFFSET_HOLE, 12, last);
     put_be64(out + n, off);
     put_be32(out + n + 8, len);
     return n + 12;
 }
 
-size_t nbd_build_error(uint8_t *out, const struct nbd_reply_to *to, enum nbd_fault fault, const uint64_t *bad_off)
+size_t nbd_build_extent(uint8_t *out, enum nbd_mode mode, uint64_t len, uint32_t state)
 {
-    if (to->mode == NBD_SIMPLE)
+    if (mode == NBD_EXTENDED) {
+        put_be64(out, len);
+        put_be64(out + 8, state);
+        return 16;
+    }
+    put_be32(out, (uint32_t)len);
+    put_be32(out + 4, state);
+    return 8;
+}
+
+size_t nbd_build_status(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, uint32_t context_id,
+                        uint32_t len)
+{
+    bool extended = mode == NBD_EXTENDED;
+    enum nbd_chunk_type type = extended ? NBD_CHUNK_BLOCK_STATUS_EXT : NBD_CHUNK_BLOCK_STATUS;
+    size_t n = build_chunk(out, mode, to, type, len + (extended ? 8 : 4), true);
+    put_be32(out + n, context_id);
+    if (!extended)
+        return n + 4;
+    put_be32(out + n + 4, len / 16);
+    return n + 8;
+}
+
+size_t nbd_build_error(uint8_t *out, enum nbd_mode mode, const struct nbd_request_header *to, enum nbd_fault fault,
+                       const uint64_t *bad_off)
+{
+    if (mode == NBD_SIMPLE)
         return build_simple(out, to->cookie, nbd_fault_number(fault));
     const char *text = nbd_fault_text(fault);
     size_t text_len = strlen(text), off_len = bad_off != NULL ? 8 : 0;
     ASSERT(NBD_EXTENDED_CHUNK_BYTES + 6 + text_len + off_len <= NBD_ERROR_BYTES_MAX);
-    size_t n =
-        build_chunk(out, to, bad_off != NULL ? NBD_CHUNK_ERROR_OFFSET : NBD_CHUNK_ERROR, 6 + text_len + off_len, true);
+    size_t n = build_chunk(out, mode, to, bad_off != NULL ? NBD_CHUNK_ERROR_OFFSET : NBD_CHUNK_ERROR,
+                           6 + text_len + off_len, true);
     put_be32(out + n, nbd_fault_number(fault));
     put_be16(out + n + 4, (uint16_t)text_len);
     memcpy(out + n + 6, text, text_len);

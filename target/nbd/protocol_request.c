@@ -1,7 +1,7 @@
 /* Requests from bytes, and the rules they must obey: see target/nbd/protocol.h. */
 #include "core/bytes.h"
 #include "core/check.h"
-#include "target/nbd/protocol.h"
+#include "target/nbd/contexts.h"
 
 bool nbd_parse_request(const uint8_t *bytes, enum nbd_mode mode, struct nbd_request_header *out)
 {
@@ -63,6 +63,10 @@ static const struct command_rule command_rules[] = {
                               .writes = true,
                               .in_blocks = true,
                               .beyond = NBD_FAULT_NO_ROOM},
+    [NBD_CMD_BLOCK_STATUS] = {.known = true,
+                              .flags = NBD_CMD_FUA | NBD_CMD_REQ_ONE | NBD_CMD_PAYLOAD_LEN,
+                              .has_range = true,
+                              .beyond = NBD_FAULT_BEYOND_END},
 };
 
 /* A command flag is legal only where the export offered it. */
@@ -73,6 +77,7 @@ static const struct {
     {NBD_CMD_NO_HOLE, NBD_FLAG_SEND_WRITE_ZEROES},
     {NBD_CMD_DF, NBD_FLAG_SEND_DF},
     {NBD_CMD_FAST_ZERO, NBD_FLAG_SEND_FAST_ZERO},
+    {NBD_CMD_PAYLOAD_LEN, NBD_FLAG_BLOCK_STATUS_PAYLOAD},
 };
 
 static bool flags_are_legal(uint16_t flags, uint16_t meaningful, uint16_t offered)
@@ -85,17 +90,17 @@ static bool flags_are_legal(uint16_t flags, uint16_t meaningful, uint16_t offere
     return true;
 }
 
-/* An extended write must say that it has a payload. Nothing else may say so. */
+/* An extended write must say that it has a payload. Beside it only a block status may. */
 static enum nbd_fault flags_check(const struct nbd_request_header *request, const struct command_rule *rule,
                                   const struct nbd_rules *rules)
 {
-    uint16_t meaningful = rule->flags;
+    uint16_t flags = request->flags;
     if (rules->mode == NBD_EXTENDED && request->command == NBD_CMD_WRITE) {
-        if (!(request->flags & NBD_CMD_PAYLOAD_LEN))
+        if (!(flags & NBD_CMD_PAYLOAD_LEN))
             return NBD_FAULT_NO_PAYLOAD;
-        meaningful |= NBD_CMD_PAYLOAD_LEN;
+        flags &= (uint16_t)~NBD_CMD_PAYLOAD_LEN;
     }
-    return flags_are_legal(request->flags, meaningful, rules->flags) ? NBD_FAULT_NONE : NBD_FAULT_FLAGS;
+    return flags == 0 || flags_are_legal(flags, rule->flags, rules->flags) ? NBD_FAULT_NONE : NBD_FAULT_FLAGS;
 }
 
 static enum nbd_fault too_long(const struct nbd_request_header *request, const struct nbd_rules *rules)
@@ -118,11 +123,24 @@ static enum nbd_fault range_check(const struct nbd_request_header *request, cons
     return NBD_FAULT_NONE;
 }
 
+/* The range of a block status with a payload stands in it: nbd_status_range_check(). */
+static enum nbd_fault status_check(const struct nbd_request_header *request, const struct nbd_rules *rules)
+{
+    if (rules->contexts == 0)
+        return NBD_FAULT_NO_CONTEXT;
+    if (!(request->flags & NBD_CMD_PAYLOAD_LEN))
+        return nbd_status_range_check(request, rules);
+    return request->len > NBD_FILTER_BYTES_MAX ? NBD_FAULT_FILTER : NBD_FAULT_NONE;
+}
+
+enum nbd_fault nbd_status_range_check(const struct nbd_request_header *request, const struct nbd_rules *rules)
+{
+    return range_check(request, &command_rules[NBD_CMD_BLOCK_STATUS], rules);
+}
+
 /* Zeroes are fast where the device forgets what it held: not if it shall keep the space, and not less than a unit. */
 static bool zeroes_are_slow(const struct nbd_request_header *request, const struct nbd_rules *rules)
 {
-    if (!(request->flags & NBD_CMD_FAST_ZERO))
-        return false;
     uint64_t unit = MAX(rules->zero_unit, 1u), end = request->off + request->len;
     uint64_t first = (request->off + unit - 1) / unit, last = end / unit;
     return (request->flags & NBD_CMD_NO_HOLE) || first >= last;
@@ -139,6 +157,8 @@ enum nbd_fault nbd_request_check(const struct nbd_request_header *request, const
         return NBD_FAULT_NOT_OFFERED;
     enum nbd_fault fault = flags_check(request, rule, rules);
     if (fault == NBD_FAULT_NONE && rule->has_range)
-        fault = range_check(request, rule, rules);
-    return fault == NBD_FAULT_NONE && zeroes_are_slow(request, rules) ? NBD_FAULT_SLOW : fault;
+        fault =
+            request->command == NBD_CMD_BLOCK_STATUS ? status_check(request, rules) : range_check(request, rule, rules);
+    bool wants_speed = (request->flags & NBD_CMD_FAST_ZERO) != 0 && fault == NBD_FAULT_NONE;
+    return wants_speed && zeroes_are_slow(request, rules) ? NBD_FAULT_SLOW : fault;
 }

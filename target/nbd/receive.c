@@ -6,8 +6,9 @@
  * whatever follows it into the buffer, by the same scatter recv.
  *
  *   HEADER   28 or 32 bytes and a free request -> checked
- *   PAGES    a good read or write waits for a vector and for pages; it holds none meanwhile
+ *   PAGES    a good read, write or block status waits for a vector and for pages; it holds none meanwhile
  *   PAYLOAD  a good write fills its pages -> to the device
+ *   FILTER   a block status with a payload, which is short -> checked again
  *   REFUSED  the payload of a bad write is dropped -> answered. (Answered before, its reply could reach a client that
  *            is still sending, which some take for a protocol error.)
  *
@@ -21,6 +22,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "target/nbd/connection.h"
+#include "target/nbd/contexts.h"
 
 enum {
     RECEIVES_PER_TURN = 16,         /* so that one busy connection leaves the others their turn */
@@ -36,6 +38,27 @@ static bool stop_receiving(struct nbd_conn *conn)
     conn->input.start = conn->input.end = 0;
     conn->input_over = true;
     return false;
+}
+
+/* A page for the extents that a block status is answered with. */
+static uint32_t pages_for(const struct nbd_request_header *head)
+{
+    return head->command == NBD_CMD_BLOCK_STATUS ? 1 : page_count_for(head->off, head->len);
+}
+
+static enum nbd_expect after_header(const struct nbd_request *request)
+{
+    if (request->fault != NBD_FAULT_NONE)
+        return NBD_EXPECT_REFUSED;
+    switch (request->head.command) {
+    case NBD_CMD_READ:
+    case NBD_CMD_WRITE:
+        return NBD_EXPECT_PAGES;
+    case NBD_CMD_BLOCK_STATUS:
+        return request->head.flags & NBD_CMD_PAYLOAD_LEN ? NBD_EXPECT_FILTER : NBD_EXPECT_PAGES;
+    default:
+        return NBD_EXPECT_HEADER;
+    }
 }
 
 /* False: starved, nothing was consumed. */
@@ -59,12 +82,8 @@ static bool step_header(struct nbd_conn *conn)
     conn->rules.size = conn->export->dev->info.size;
     request->head = head;
     request->fault = nbd_request_check(&head, &conn->rules);
-    bool has_data = head.command == NBD_CMD_READ || head.command == NBD_CMD_WRITE;
-    if (request->fault != NBD_FAULT_NONE)
-        conn->expect = NBD_EXPECT_REFUSED;
-    else if (has_data)
-        conn->expect = NBD_EXPECT_PAGES;
-    else
+    conn->expect = after_header(request);
+    if (conn->expect == NBD_EXPECT_HEADER)
         nbd_request_submit(request);
     conn->receiving = conn->expect != NBD_EXPECT_HEADER ? request : NULL;
     return true;
@@ -82,10 +101,10 @@ static struct nbd_request *received(struct nbd_conn *conn)
 
 static bool pages_are_there(struct nbd_conn *conn)
 {
-    if (conn->receiving->head.command == NBD_CMD_READ)
-        nbd_request_submit(received(conn));
-    else
+    if (conn->receiving->head.command == NBD_CMD_WRITE)
         conn->expect = NBD_EXPECT_PAYLOAD;
+    else
+        nbd_request_submit(received(conn));
     return true;
 }
 
@@ -94,7 +113,7 @@ static bool step_pages(struct nbd_conn *conn)
     struct nbd_request *request = conn->receiving;
     if (request->page_count > 0) /* pages_ready() was here */
         return pages_are_there(conn);
-    uint32_t count = page_count_for(request->head.off, request->head.len);
+    uint32_t count = pages_for(&request->head);
     bool has_vector = nbd_request_get_vector(request, count);
     if (has_vector && !conn->pages_wait.waiting && page_pool_get(conn->loop->pages, request->pages, count)) {
         request->page_count = count;
@@ -139,6 +158,24 @@ static bool step_payload(struct nbd_conn *conn)
     return true;
 }
 
+static bool step_filter(struct nbd_conn *conn)
+{
+    struct nbd_request *request = conn->receiving;
+    struct nbd_status_filter filter;
+    uint32_t payload = (uint32_t)request->head.len;
+    if (nbd_input_len(&conn->input) < payload)
+        return false;
+    bool is_good = nbd_parse_status_filter(nbd_input_at(&conn->input), payload, conn->rules.contexts, &filter);
+    conn->input.start += payload;
+    request->head.len = is_good ? filter.len : 0;
+    request->fault = is_good ? nbd_status_range_check(&request->head, &conn->rules) : NBD_FAULT_FILTER;
+    if (request->fault != NBD_FAULT_NONE)
+        nbd_reply(received(conn));
+    else
+        conn->expect = NBD_EXPECT_PAGES;
+    return true;
+}
+
 static bool step_refused(struct nbd_conn *conn)
 {
     struct nbd_request *request = conn->receiving;
@@ -161,10 +198,8 @@ static bool step_refused(struct nbd_conn *conn)
 static bool step(struct nbd_conn *conn)
 {
     static bool (*const steps[])(struct nbd_conn *) = {
-        [NBD_EXPECT_HEADER] = step_header,
-        [NBD_EXPECT_PAGES] = step_pages,
-        [NBD_EXPECT_PAYLOAD] = step_payload,
-        [NBD_EXPECT_REFUSED] = step_refused,
+        [NBD_EXPECT_HEADER] = step_header, [NBD_EXPECT_PAGES] = step_pages,     [NBD_EXPECT_PAYLOAD] = step_payload,
+        [NBD_EXPECT_FILTER] = step_filter, [NBD_EXPECT_REFUSED] = step_refused,
     };
     return steps[conn->expect](conn);
 }

@@ -13,32 +13,71 @@
 
 #include "core/check.h"
 #include "target/nbd/connection.h"
+#include "target/nbd/contexts.h"
 
 enum { REPLY_VECTORS = 512 }; /* entries of one gather send */
 
 /* Where a media error lies, in the client's range: the device was asked for whole blocks. */
-static uint64_t bad_place(const struct nbd_request *request)
+static const uint64_t *bad_place(struct nbd_request *request)
 {
     const struct nbd_request_header *head = &request->head;
-    return MIN(MAX(request->blk.bad_off, head->off), head->off + head->len - 1);
+    if (request->fault != NBD_FAULT_MEDIA)
+        return NULL;
+    request->blk.bad_off = MIN(MAX(request->blk.bad_off, head->off), head->off + head->len - 1);
+    return &request->blk.bad_off;
+}
+
+/* A read that is answered in parts, as status.c found them. */
+static void build_parts(struct nbd_request *request)
+{
+    enum nbd_mode mode = request->conn->mode;
+    const struct nbd_request_header *head = &request->head;
+    uint8_t *out = request->heads;
+    uint64_t off = head->off;
+    request->reply_len = 0;
+    for (uint32_t i = 0; i < request->part_count; i++) {
+        struct nbd_part *part = &request->parts[i];
+        bool is_last = i + 1 == request->part_count;
+        size_t head_len = part->is_hole ? nbd_build_hole(out, mode, head, off, part->len, is_last)
+                                        : nbd_build_data(out, mode, head, off, part->len, is_last);
+        part->head_len = (uint16_t)head_len;
+        request->reply_len += head_len + (part->is_hole ? 0 : part->len);
+        out += head_len;
+        off += part->len;
+    }
+}
+
+/* A reply of one header, and `*len` bytes from the pages. */
+static size_t build_one(struct nbd_request *request, uint32_t *len)
+{
+    enum nbd_mode mode = request->conn->mode;
+    const struct nbd_request_header *head = &request->head;
+    *len = 0;
+    if (request->fault != NBD_FAULT_NONE)
+        return nbd_build_error(request->heads, mode, head, request->fault, bad_place(request));
+    if (head->command == NBD_CMD_READ) {
+        *len = (uint32_t)head->len;
+        return nbd_build_data(request->heads, mode, head, head->off, *len, true);
+    }
+    if (head->command != NBD_CMD_BLOCK_STATUS)
+        return nbd_build_success(request->heads, mode, head);
+    *len = request->extents.bytes;
+    request->data_at = 0;
+    return nbd_build_status(request->heads, mode, head, nbd_contexts[0].id, *len);
 }
 
 static void build(struct nbd_request *request)
 {
-    const struct nbd_request_header *head = &request->head;
-    struct nbd_reply_to to = {request->conn->mode, head->cookie, head->off};
-    size_t len;
-    request->data_len = 0;
-    if (request->fault != NBD_FAULT_NONE) {
-        uint64_t bad_off = request->fault == NBD_FAULT_MEDIA ? bad_place(request) : 0;
-        len = nbd_build_error(request->reply, &to, request->fault, request->fault == NBD_FAULT_MEDIA ? &bad_off : NULL);
-    } else if (head->command == NBD_CMD_READ) {
-        request->data_len = (uint32_t)head->len;
-        len = nbd_build_data(request->reply, &to, head->off, request->data_len, true);
-    } else {
-        len = nbd_build_success(request->reply, &to);
+    uint32_t len;
+    request->data_at = request->head.off % PAGE_BYTES;
+    if (request->part_count > 0 && request->fault == NBD_FAULT_NONE) {
+        build_parts(request);
+        return;
     }
-    request->reply_len = (uint32_t)len;
+    size_t head_len = build_one(request, &len);
+    request->part_count = 1;
+    request->parts[0] = (struct nbd_part){.len = len, .head_len = (uint16_t)head_len};
+    request->reply_len = head_len + len;
 }
 
 static void count(struct nbd_request *request)
@@ -59,26 +98,51 @@ void nbd_reply(struct nbd_request *request)
     struct nbd_conn *conn = request->conn;
     build(request);
     count(request);
-    if (request->data_len == 0)
+    if (request->part_count == 1 && (request->parts[0].len == 0 || request->parts[0].is_hole))
         nbd_request_put_pages(request);
     STAILQ_INSERT_TAIL(&conn->replies, request, link);
     if (!conn->blocked)
         loop_defer_late(conn->loop, &conn->flush);
 }
 
-/* The bytes of one reply from `skip` on. Returns the entries used; *covered: the bytes they stand for. */
-static int reply_iovec(const struct nbd_request *request, uint64_t skip, struct iovec *iov, int max, uint64_t *covered)
+/* The bytes of one reply from `skip` on, whatever its parts. Returns the entries used; *covered: the bytes they stand
+ * for. */
+static int parts_iovec(const struct nbd_request *request, uint64_t skip, struct iovec *iov, int max, uint64_t *covered)
 {
     int count = 0;
-    uint64_t in_header = skip < request->reply_len ? request->reply_len - skip : 0;
-    uint64_t data_skip = in_header > 0 ? 0 : skip - request->reply_len, in_data = 0;
-    if (in_header > 0)
-        iov[count++] = (struct iovec){(void *)(uintptr_t)(request->reply + skip), in_header};
-    if (request->data_len > data_skip && count < max) {
-        uint64_t at = request->head.off % PAGE_BYTES + data_skip;
-        count += pages_iovec(request->pages, at, request->data_len - data_skip, iov + count, max - count, &in_data);
+    const uint8_t *head = request->heads;
+    uint64_t at = request->data_at;
+    *covered = 0;
+    for (uint32_t i = 0; i < request->part_count && count < max; i++) {
+        const struct nbd_part *part = &request->parts[i];
+        uint64_t data_len = part->is_hole ? 0 : part->len, in_data = 0;
+        if (skip < part->head_len) {
+            iov[count++] = (struct iovec){(void *)(uintptr_t)(head + skip), part->head_len - skip};
+            *covered += part->head_len - skip;
+        }
+        skip -= MIN(skip, part->head_len);
+        if (skip < data_len && count < max)
+            count += pages_iovec(request->pages, at + skip, data_len - skip, iov + count, max - count, &in_data);
+        *covered += in_data;
+        skip -= MIN(skip, data_len);
+        head += part->head_len;
+        at += part->len;
     }
-    *covered = in_header + in_data;
+    return count;
+}
+
+/* The same, and short for what is nearly all: one part, from its beginning. */
+static int reply_iovec(const struct nbd_request *request, uint64_t skip, struct iovec *iov, int max, uint64_t *covered)
+{
+    const struct nbd_part *part = &request->parts[0];
+    uint64_t in_data = 0;
+    int count = 1;
+    if (skip > 0 || request->part_count > 1 || part->is_hole)
+        return parts_iovec(request, skip, iov, max, covered);
+    iov[0] = (struct iovec){(void *)(uintptr_t)request->heads, part->head_len};
+    if (part->len > 0 && max > 1)
+        count += pages_iovec(request->pages, request->data_at, part->len, iov + 1, max - 1, &in_data);
+    *covered = part->head_len + in_data;
     return count;
 }
 
@@ -105,10 +169,9 @@ static void consume(struct nbd_conn *conn, uint64_t sent)
     struct nbd_request *request;
     conn->sent += sent;
     while ((request = STAILQ_FIRST(&conn->replies)) != NULL) {
-        uint64_t len = (uint64_t)request->reply_len + request->data_len;
-        if (conn->sent < len)
+        if (conn->sent < request->reply_len)
             return;
-        conn->sent -= len;
+        conn->sent -= request->reply_len;
         STAILQ_REMOVE_HEAD(&conn->replies, link);
         nbd_request_release(request);
     }

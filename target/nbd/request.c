@@ -55,6 +55,7 @@ struct nbd_request *nbd_request_take(struct nbd_conn *conn)
     request->received = 0;
     request->pages = NULL;
     request->page_count = 0;
+    request->part_count = request->part_next = 0;
     conn->used++;
     return request;
 }
@@ -91,7 +92,7 @@ void nbd_request_release(struct nbd_request *request)
 
 /* --- at the device --- */
 
-static void over(struct nbd_request *request, enum nbd_fault fault)
+void nbd_request_over(struct nbd_request *request, enum nbd_fault fault)
 {
     struct nbd_conn *conn = request->conn;
     conn->in_flight--;
@@ -116,14 +117,14 @@ static uint64_t piece_len(const struct blkdev *dev, enum blk_op op, uint64_t off
     return round_down(off + max, PAGE_BYTES) - off;
 }
 
-static void submit_piece(struct nbd_request *request, enum blk_op op, unsigned flags)
+void nbd_request_go(struct nbd_request *request, enum blk_op op, unsigned flags)
 {
     struct blkdev *dev = request->conn->export->dev;
     request->blk = (struct blk_req){.op = op, .flags = flags, .done = done};
     if (op != BLK_FLUSH) {
         uint64_t off = request->at, len = piece_len(dev, op, off, request->end - off);
         if (off + len > dev->info.size) { /* the device shrank since the header was checked */
-            over(request, NBD_FAULT_BEYOND_END);
+            nbd_request_over(request, NBD_FAULT_BEYOND_END);
             return;
         }
         request->blk.off = off;
@@ -139,9 +140,11 @@ static bool submit_rest(struct nbd_request *request)
 {
     enum blk_op op = request->blk.op;
     if (op != BLK_FLUSH && request->at < request->end)
-        submit_piece(request, op, request->blk.flags);
+        nbd_request_go(request, op, request->blk.flags);
+    else if (request->part_count > 0 && nbd_part_next(request))
+        nbd_request_go(request, op, 0);
     else if (op == BLK_DISCARD && (request->head.flags & NBD_CMD_FUA))
-        submit_piece(request, BLK_FLUSH, 0);
+        nbd_request_go(request, BLK_FLUSH, 0);
     else
         return false;
     return true;
@@ -152,44 +155,59 @@ static void done(struct blk_req *blk)
     struct nbd_request *request = container_of(blk, struct nbd_request, blk);
     bool goes_on = blk->status == BLK_OK && !nbd_conn_in(request->conn, NBD_GONE);
     if (!goes_on || !submit_rest(request))
-        over(request, nbd_fault_of(blk->status));
+        nbd_request_over(request, nbd_fault_of(blk->status));
 }
 
-/* How a command reaches the device: which blocks it asks for where the client's range is not of whole ones. */
-enum blocks { BLOCKS_TOUCHED, BLOCKS_WHOLE, BLOCKS_NONE };
+/* How a command reaches the device. */
 static const struct {
     enum blk_op op;
     bool can_be_durable;
-    enum blocks blocks;
 } ways[] = {
-    [NBD_CMD_READ] = {BLK_READ, false, BLOCKS_TOUCHED},
-    [NBD_CMD_WRITE] = {BLK_WRITE, true, BLOCKS_TOUCHED},
-    [NBD_CMD_FLUSH] = {BLK_FLUSH, false, BLOCKS_NONE},
-    [NBD_CMD_TRIM] = {BLK_DISCARD, false, BLOCKS_WHOLE}, /* of the others something shall stay */
-    [NBD_CMD_CACHE] = {BLK_READ, false, BLOCKS_NONE},    /* there is no cache to read into */
-    [NBD_CMD_WRITE_ZEROES] = {BLK_WRITE_ZEROES, true, BLOCKS_TOUCHED},
+    [NBD_CMD_READ] = {BLK_READ, false},           [NBD_CMD_WRITE] = {BLK_WRITE, true},
+    [NBD_CMD_FLUSH] = {BLK_FLUSH, false},         [NBD_CMD_TRIM] = {BLK_DISCARD, false},
+    [NBD_CMD_CACHE] = {BLK_READ, false},          [NBD_CMD_WRITE_ZEROES] = {BLK_WRITE_ZEROES, true},
+    [NBD_CMD_BLOCK_STATUS] = {BLK_STATUS, false},
 };
 
-static void set_range(struct nbd_request *request, enum blocks blocks)
+/* Where the client's range is not of whole blocks: all that it touches; of a trim those that lie in it whole, for of
+ * the others something shall stay. */
+static void set_ragged_range(struct nbd_request *request)
 {
-    uint64_t last = request->conn->rules.block - 1, from = request->head.off, to = from + request->head.len;
-    request->at = blocks == BLOCKS_WHOLE ? (from + last) & ~last : from & ~last;
-    request->end = blocks == BLOCKS_TOUCHED ? (to + last) & ~last : blocks == BLOCKS_WHOLE ? to & ~last : 0;
+    uint64_t block = request->conn->rules.block;
+    if (request->head.command == NBD_CMD_TRIM) {
+        request->at = round_up(request->at, block);
+        request->end = MAX(round_down(request->end, block), request->at);
+    } else {
+        request->at = round_down(request->at, block);
+        request->end = round_up(request->end, block);
+    }
+}
+
+/* Nothing is left of a trim; or there is no cache that a range could be read into. */
+static bool is_done_at_once(const struct nbd_request *request, enum blk_op op)
+{
+    return request->head.command == NBD_CMD_CACHE || (op != BLK_FLUSH && request->at == request->end);
 }
 
 void nbd_request_submit(struct nbd_request *request)
 {
     const struct nbd_request_header *head = &request->head;
     enum blk_op op = ways[head->command].op;
-    unsigned flags = ways[head->command].can_be_durable && (head->flags & NBD_CMD_FUA) ? BLK_FUA : 0;
+    unsigned flags = head->flags & NBD_CMD_FUA && ways[head->command].can_be_durable ? BLK_FUA : 0;
     if (head->flags & NBD_CMD_NO_HOLE)
         flags |= BLK_NO_UNMAP;
-    set_range(request, ways[head->command].blocks);
-    if (request->at >= request->end && op != BLK_FLUSH) { /* nothing to do, and so nothing for FUA to cover */
+    request->at = head->off;
+    request->end = head->off + head->len;
+    if (((head->off | head->len) & (request->conn->rules.block - 1)) != 0)
+        set_ragged_range(request);
+    if (is_done_at_once(request, op)) {
         nbd_reply(request);
         return;
     }
     request->conn->in_flight++;
     flight_note("nbd submit", head->cookie, head->off);
-    submit_piece(request, op, flags);
+    if (op == BLK_STATUS || (op == BLK_READ && head->len > PAGE_BYTES && nbd_holes_are_wanted(request)))
+        nbd_status_ask(request);
+    else
+        nbd_request_go(request, op, flags);
 }

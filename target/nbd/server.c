@@ -48,6 +48,7 @@ uint16_t nbd_export_flags(const struct nbd_export *export, enum nbd_mode mode)
     flags |= info->rotational ? NBD_FLAG_ROTATIONAL : 0;
     flags |= NBD_FLAG_SEND_CACHE; /* there is nothing to warm: answered at once */
     flags |= mode != NBD_SIMPLE ? NBD_FLAG_SEND_DF : 0;
+    flags |= mode == NBD_EXTENDED ? NBD_FLAG_BLOCK_STATUS_PAYLOAD : 0;
     if (export->read_only || info->read_only)
         return (uint16_t)(flags | NBD_FLAG_READ_ONLY);
     flags |= info->discards ? NBD_FLAG_SEND_TRIM : 0;

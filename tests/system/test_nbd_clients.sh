@@ -71,6 +71,12 @@ same_as "$DIR/in2" "$NBD"
 qemu-img create -q -f qcow2 "$NBD" 64M
 qemu-io -f qcow2 -c 'write -q -P 0x11 0 8M' -c 'discard -q 1M 1M' "$NBD" >"$DIR/io" || fail "qemu-io in qcow2: $(cat "$DIR/io")"
 qemu-img check -q -f qcow2 "$NBD" || fail "qemu-img check"
+# What was discarded whole, or never written, is a hole.
+nbdcopy --flush --connections=4 "$DIR/in2" "$NBD"
+qemu-io -f raw -c 'discard 64M 32M' "$NBD" >/dev/null
+nbdinfo --map --totals "$NBD" | grep -q '^ *33554432 .*hole,zero' || fail "the discarded 32 MiB are no hole: $(nbdinfo --map "$NBD")"
+dd if=/dev/zero of="$DIR/in2" bs=1M seek=64 count=32 conv=notrunc 2>/dev/null
+for uri in "$NBD" "$NBD6" "$NBD_UNIX"; do same_as "$DIR/in2" "$uri"; done
 wait_idle
 $CTL status >"$DIR/status" || fail "not healthy at the end: $(cat "$DIR/status")"
 stop_daemon

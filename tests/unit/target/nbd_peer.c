@@ -203,17 +203,52 @@ static void choose_mode(struct peer *p, enum nbd_mode mode)
     peer_option_reply(p, options[mode], NBD_REP_ACK, data);
 }
 
-uint16_t peer_go(struct peer *p, const char *name, enum nbd_mode mode)
+void peer_meta(struct peer *p, uint32_t option, const char *name, const char *const *queries, uint32_t count)
+{
+    uint8_t data[NBD_OPTION_DATA_MAX];
+    uint32_t at = 4 + (uint32_t)strlen(name);
+    put_be32(data, at - 4);
+    memcpy(data + 4, name, at - 4);
+    put_be32(data + at, count);
+    at += 4;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t len = (uint32_t)strlen(queries[i]);
+        cr_assert(at + 4 + len <= sizeof data);
+        put_be32(data + at, len);
+        memcpy(data + at + 4, queries[i], len);
+        at += 4 + len;
+    }
+    peer_option(p, option, data, at);
+}
+
+static uint16_t go(struct peer *p, const char *name)
 {
     uint8_t data[PEER_DATA_MAX];
-    peer_greet(p, NBD_HANDSHAKE_FIXED_NEWSTYLE | NBD_HANDSHAKE_NO_ZEROES);
-    choose_mode(p, mode);
     peer_info(p, NBD_OPT_GO, name, (uint32_t)strlen(name), NULL, 0);
     cr_assert_eq(peer_option_reply(p, NBD_OPT_GO, NBD_REP_INFO, data), 12);
     uint16_t flags = get_be16(data + 10);
     cr_expect_eq(peer_option_reply(p, NBD_OPT_GO, NBD_REP_ACK, data), 0);
     cr_expect_eq(teststream_sent(p->s), 0, "nothing follows the ACK");
     return flags;
+}
+
+uint16_t peer_go(struct peer *p, const char *name, enum nbd_mode mode)
+{
+    peer_greet(p, NBD_HANDSHAKE_FIXED_NEWSTYLE | NBD_HANDSHAKE_NO_ZEROES);
+    choose_mode(p, mode);
+    return go(p, name);
+}
+
+uint16_t peer_go_with_status(struct peer *p, const char *name, enum nbd_mode mode)
+{
+    static const char *const query = "base:allocation";
+    uint8_t data[PEER_DATA_MAX];
+    peer_greet(p, NBD_HANDSHAKE_FIXED_NEWSTYLE | NBD_HANDSHAKE_NO_ZEROES);
+    choose_mode(p, mode);
+    peer_meta(p, NBD_OPT_SET_META_CONTEXT, name, &query, 1);
+    cr_expect_eq(peer_option_reply(p, NBD_OPT_SET_META_CONTEXT, NBD_REP_META_CONTEXT, data), 4 + 15);
+    cr_expect_eq(peer_option_reply(p, NBD_OPT_SET_META_CONTEXT, NBD_REP_ACK, data), 0);
+    return go(p, name);
 }
 
 /* --- transmission --- */
@@ -265,6 +300,24 @@ static void take_content(struct peer *p, struct peer_reply *reply, uint8_t *data
     reply->holes += is_hole;
 }
 
+static void take_extents(struct peer *p, struct peer_reply *reply, uint64_t len)
+{
+    uint8_t fixed[16];
+    bool extended = p->mode == NBD_EXTENDED;
+    cr_assert_eq(reply->type, extended ? NBD_CHUNK_BLOCK_STATUS_EXT : NBD_CHUNK_BLOCK_STATUS);
+    take(p, fixed, extended ? 8 : 4);
+    reply->context = get_be32(fixed);
+    uint64_t count = extended ? (len - 8) / 16 : (len - 4) / 8;
+    cr_assert(count > 0 && count <= PEER_EXTENTS_MAX);
+    cr_expect_eq(len, extended ? 8 + 16 * count : 4 + 8 * count);
+    cr_expect(!extended || get_be32(fixed + 4) == count);
+    for (reply->extents = 0; reply->extents < count; reply->extents++) {
+        take(p, fixed, extended ? 16 : 8);
+        reply->extent[reply->extents].len = extended ? get_be64(fixed) : get_be32(fixed);
+        reply->extent[reply->extents].state = extended ? get_be64(fixed + 8) : get_be32(fixed + 4);
+    }
+}
+
 static void take_error(struct peer *p, struct peer_reply *reply, uint64_t len)
 {
     uint8_t fixed[8];
@@ -301,6 +354,8 @@ static bool take_chunk(struct peer *p, struct peer_reply *reply, uint8_t *data)
         cr_assert_eq(len, 0);
     else if (reply->type == NBD_CHUNK_ERROR || reply->type == NBD_CHUNK_ERROR_OFFSET)
         take_error(p, reply, len);
+    else if (reply->type == NBD_CHUNK_BLOCK_STATUS || reply->type == NBD_CHUNK_BLOCK_STATUS_EXT)
+        take_extents(p, reply, len);
     else
         cr_assert_fail("a chunk of type %u", reply->type);
     return !(get_be16(header + 4) & NBD_CHUNK_DONE);

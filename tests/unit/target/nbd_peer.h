@@ -24,7 +24,7 @@ void holder_init(struct holder *h, struct loop *loop, uint64_t size);
 void holder_end(struct holder *h, bool newest, enum blk_status status, uint64_t bad_off);
 void holder_end_all(struct holder *h, enum blk_status status);
 
-enum { PEER_DISK_BYTES = 4 << 20, PEER_DATA_MAX = 70000 };
+enum { PEER_DISK_BYTES = 4 << 20, PEER_DATA_MAX = 70000, PEER_EXTENTS_MAX = 520 };
 
 struct peer_setup {
     uint32_t pages, requests, connections, half_open; /* 0: plenty */
@@ -61,11 +61,15 @@ void peer_greet(struct peer *p, uint32_t flags);
 void peer_option(struct peer *p, uint32_t option, const void *data, uint32_t len);
 /* Take the reply to an option and check its type. Returns its length; the data is in `data`. */
 uint32_t peer_option_reply(struct peer *p, uint32_t option, uint32_t type, uint8_t data[PEER_DATA_MAX]);
+/* LIST_META_CONTEXT or SET_META_CONTEXT. Only sends. */
+void peer_meta(struct peer *p, uint32_t option, const char *name, const char *const *queries, uint32_t count);
 /* INFO or GO, with the `count` information requests. Only sends. */
 void peer_info(struct peer *p, uint32_t option, const char *name, uint32_t name_len, const uint16_t *infos,
                uint16_t count);
 /* From the greeting to transmission on export `name`. Returns the transmission flags. */
 uint16_t peer_go(struct peer *p, const char *name, enum nbd_mode mode);
+/* The same with base:allocation selected. */
+uint16_t peer_go_with_status(struct peer *p, const char *name, enum nbd_mode mode);
 
 /* A bench with a client in transmission on export "disk"; on one whose device waits for the test. */
 struct peer peer_serving(const struct peer_setup *setup, enum nbd_mode mode);
@@ -86,7 +90,11 @@ struct peer_reply {
     uint16_t type;  /* of the last chunk */
     uint64_t off;   /* where the data begin; ERROR_OFFSET */
     char text[256]; /* of an error chunk */
-    uint32_t len;   /* bytes of data taken, and of holes, which are zeroes in `data` */
+    uint32_t context, extents;
+    struct {
+        uint64_t len, state;
+    } extent[PEER_EXTENTS_MAX]; /* of a chunk of block status */
+    uint32_t len;               /* bytes of data taken, and of holes, which are zeroes in `data` */
 };
 /* Take one reply, all chunks of it. `data_len` is what a successful simple reply carries; a chunk says it itself.
  * `data` may be NULL. */

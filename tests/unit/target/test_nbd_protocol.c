@@ -207,12 +207,12 @@ Test(nbd_protocol, what_a_request_may_ask)
         {"cache, DF", {NBD_CMD_DF, NBD_CMD_CACHE, 1, 0, 512}, FULL, NBD_FAULT_FLAGS},
         {"cache not offered", {0, NBD_CMD_CACHE, 1, 0, 512}, FULL & ~NBD_FLAG_SEND_CACHE, NBD_FAULT_NOT_OFFERED},
         {"trim of some bytes", {0, NBD_CMD_TRIM, 1, 1, 100}, FULL, NBD_FAULT_NONE},
-        {"block status", {0, 7, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
+        {"block status", {0, NBD_CMD_BLOCK_STATUS, 1, 0, 512}, FULL, NBD_FAULT_NO_CONTEXT},
         {"resize", {0, 8, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
         {"command 65535", {0, 65535, 1, 0, 512}, FULL, NBD_FAULT_COMMAND},
     };
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, NBD_SIMPLE, 8192};
+        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, NBD_SIMPLE, 0, 8192};
         enum nbd_fault fault = nbd_request_check(&cases[i].head, &rules);
         cr_expect_eq(fault, cases[i].fault, "%s: %s", cases[i].what, nbd_fault_text(fault));
     }
@@ -250,7 +250,35 @@ Test(nbd_protocol, what_the_mode_changes)
         {"trim with a payload", {NBD_CMD_PAYLOAD_LEN, NBD_CMD_TRIM, 1, 0, 512}, FULL, NBD_FAULT_FLAGS, NBD_EXTENDED},
     };
     for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, cases[i].mode, 8192};
+        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, cases[i].mode, 1, 8192};
+        enum nbd_fault fault = nbd_request_check(&cases[i].head, &rules);
+        cr_expect_eq(fault, cases[i].fault, "%s: %s", cases[i].what, nbd_fault_text(fault));
+    }
+}
+
+Test(nbd_protocol, what_a_block_status_may_ask)
+{
+    enum { PAYLOADS = FULL | NBD_FLAG_BLOCK_STATUS_PAYLOAD };
+    static const struct {
+        const char *what;
+        struct nbd_request_header head; /* flags, command, cookie, off, len */
+        uint16_t offered;
+        enum nbd_fault fault;
+    } cases[] = {
+        {"all", {0, NBD_CMD_BLOCK_STATUS, 1, 0, SIZE}, PAYLOADS, NBD_FAULT_NONE},
+        {"a byte, one extent, FUA",
+         {NBD_CMD_REQ_ONE | NBD_CMD_FUA, NBD_CMD_BLOCK_STATUS, 1, SIZE - 1, 1},
+         FULL,
+         NBD_FAULT_NONE},
+        {"nothing", {0, NBD_CMD_BLOCK_STATUS, 1, 0, 0}, FULL, NBD_FAULT_EMPTY},
+        {"past the end", {0, NBD_CMD_BLOCK_STATUS, 1, 1, SIZE}, FULL, NBD_FAULT_BEYOND_END},
+        {"DF", {NBD_CMD_DF, NBD_CMD_BLOCK_STATUS, 1, 0, 512}, FULL, NBD_FAULT_FLAGS},
+        {"a payload not offered", {NBD_CMD_PAYLOAD_LEN, NBD_CMD_BLOCK_STATUS, 1, 0, 12}, FULL, NBD_FAULT_FLAGS},
+        {"a payload", {NBD_CMD_PAYLOAD_LEN, NBD_CMD_BLOCK_STATUS, 1, 2 * SIZE, 12}, PAYLOADS, NBD_FAULT_NONE},
+        {"too long a payload", {NBD_CMD_PAYLOAD_LEN, NBD_CMD_BLOCK_STATUS, 1, 0, 13}, PAYLOADS, NBD_FAULT_FILTER},
+    };
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct nbd_rules rules = {SIZE, 512, PAYLOAD, cases[i].offered, NBD_EXTENDED, 1, 8192};
         enum nbd_fault fault = nbd_request_check(&cases[i].head, &rules);
         cr_expect_eq(fault, cases[i].fault, "%s: %s", cases[i].what, nbd_fault_text(fault));
     }
@@ -272,27 +300,27 @@ Test(nbd_protocol, every_fault_has_a_number_and_a_text_that_fits)
 {
     uint8_t out[NBD_ERROR_BYTES_MAX];
     uint64_t off = 0x1122334455667788ull;
+    static const struct nbd_request_header head = {.cookie = 7, .off = 8};
     for (unsigned fault = NBD_FAULT_NONE + 1; fault < NBD_FAULT_COUNT; fault++) {
         cr_expect_neq(nbd_fault_number(fault), 0u, "fault %u", fault);
         size_t text = strlen(nbd_fault_text(fault));
         cr_expect_gt(text, 0u, "fault %u", fault);
-        cr_expect_eq(nbd_build_error(out, &(struct nbd_reply_to){NBD_STRUCTURED, 7, 8}, fault, &off), 34 + text);
+        cr_expect_eq(nbd_build_error(out, NBD_STRUCTURED, &head, fault, &off), 34 + text);
         cr_expect_eq(get_be16(out + 6), NBD_CHUNK_ERROR_OFFSET);
         cr_expect_eq(get_be32(out + 16), 14 + text);
         cr_expect_eq(get_be16(out + 24), text);
         cr_expect_eq(get_be64(out + 26 + text), off);
-        cr_expect_eq(nbd_build_error(out, &(struct nbd_reply_to){NBD_EXTENDED, 7, 8}, fault, &off), 46 + text);
+        cr_expect_eq(nbd_build_error(out, NBD_EXTENDED, &head, fault, &off), 46 + text);
         cr_expect_eq(get_be64(out + 16), 8);
         cr_expect_eq(get_be64(out + 24), 14 + text);
         cr_expect_eq(get_be64(out + 38 + text), off);
-        cr_expect_eq(nbd_build_error(out, &(struct nbd_reply_to){NBD_SIMPLE, 7, 8}, fault, &off), 16);
+        cr_expect_eq(nbd_build_error(out, NBD_SIMPLE, &head, fault, &off), 16);
     }
 }
 
 Test(nbd_protocol, replies_on_the_wire)
 {
-    static const struct nbd_reply_to old = {NBD_SIMPLE, 9, 512}, chunks = {NBD_STRUCTURED, 9, 512},
-                                     extended = {NBD_EXTENDED, 9, 512};
+    static const struct nbd_request_header head = {.cookie = 9, .off = 512};
     static const uint8_t simple[] = "\x67\x44\x66\x98\0\0\0\26\0\0\0\0\0\0\0\11";
     static const uint8_t data[] = "\x66\x8e\x33\xef\0\1\0\1\0\0\0\0\0\0\0\11\0\0\x10\x08\0\0\0\0\0\0\2\0";
     static const uint8_t hole[] = "\x66\x8e\x33\xef\0\0\0\2\0\0\0\0\0\0\0\11\0\0\0\14\0\0\0\0\0\0\2\0\0\0\x10\0";
@@ -301,17 +329,17 @@ Test(nbd_protocol, replies_on_the_wire)
     static const uint8_t long_data[] = "\x6e\x8a\x27\x8c\0\1\0\1\0\0\0\0\0\0\0\11\0\0\0\0\0\0\2\0\0\0\0\0\0\0\x10\x08"
                                        "\0\0\0\0\0\0\2\0";
     uint8_t out[NBD_ERROR_BYTES_MAX];
-    cr_expect_eq(nbd_build_error(out, &old, NBD_FAULT_FLAGS, NULL), sizeof simple - 1);
+    cr_expect_eq(nbd_build_error(out, NBD_SIMPLE, &head, NBD_FAULT_FLAGS, NULL), sizeof simple - 1);
     cr_expect_arr_eq(out, simple, sizeof simple - 1);
-    cr_expect_eq(nbd_build_data(out, &chunks, 512, 4096, true), sizeof data - 1);
+    cr_expect_eq(nbd_build_data(out, NBD_STRUCTURED, &head, 512, 4096, true), sizeof data - 1);
     cr_expect_arr_eq(out, data, sizeof data - 1);
-    cr_expect_eq(nbd_build_hole(out, &chunks, 512, 4096, false), sizeof hole - 1);
+    cr_expect_eq(nbd_build_hole(out, NBD_STRUCTURED, &head, 512, 4096, false), sizeof hole - 1);
     cr_expect_arr_eq(out, hole, sizeof hole - 1);
-    cr_expect_eq(nbd_build_error(out, &chunks, NBD_FAULT_MEDIA, NULL), sizeof error - 1);
+    cr_expect_eq(nbd_build_error(out, NBD_STRUCTURED, &head, NBD_FAULT_MEDIA, NULL), sizeof error - 1);
     cr_expect_arr_eq(out, error, sizeof error - 1);
-    cr_expect_eq(nbd_build_success(out, &chunks), NBD_SIMPLE_REPLY_BYTES);
-    cr_expect_eq(nbd_build_success(out, &extended), sizeof none - 1);
+    cr_expect_eq(nbd_build_success(out, NBD_STRUCTURED, &head), NBD_SIMPLE_REPLY_BYTES);
+    cr_expect_eq(nbd_build_success(out, NBD_EXTENDED, &head), sizeof none - 1);
     cr_expect_arr_eq(out, none, sizeof none - 1);
-    cr_expect_eq(nbd_build_data(out, &extended, 512, 4096, true), sizeof long_data - 1);
+    cr_expect_eq(nbd_build_data(out, NBD_EXTENDED, &head, 512, 4096, true), sizeof long_data - 1);
     cr_expect_arr_eq(out, long_data, sizeof long_data - 1);
 }
