@@ -135,12 +135,21 @@ static ssize_t send_over(struct socket_stream *s, int result, size_t sent)
     return sent > 0 ? (ssize_t)sent : STREAM_AGAIN;
 }
 
+/* What was not taken before is what this begins with: core/stream.h. */
+static bool begins_with_held(const struct iovec *iov, int count, size_t held)
+{
+    size_t len = 0;
+    for (int i = 0; i < count && len < held; i++)
+        len += iov[i].iov_len;
+    return len >= held;
+}
+
 static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int count)
 {
     struct socket_stream *s = socket_of(stream);
     struct tls *t = s->tls;
     size_t sent = 0;
-    ASSERT(count > 0 && t->secured == NULL);
+    ASSERT(count > 0 && t->secured == NULL && begins_with_held(iov, count, t->held));
     if (t->broken)
         return STREAM_BROKEN;
     t->send_needs = STREAM_WRITE;

@@ -123,6 +123,7 @@ static void set_rules(struct nbd_conn *conn)
 
 void nbd_conn_hand_over(struct nbd_conn *conn, const struct nbd_export *export)
 {
+    char client[STREAM_NAME_MAX + 1];
     conn->export = export;
     set_rules(conn);
     if (nbd_requests_create(conn) != 0) {
@@ -132,7 +133,8 @@ void nbd_conn_hand_over(struct nbd_conn *conn, const struct nbd_export *export)
     }
     nbd_receive_init(conn);
     nbd_reply_init(conn);
-    log_info("nbd: %s: serving export \"%s\"", conn->peer, export->name);
+    name_for_people(client, sizeof client, conn->client.proof.names[0]);
+    log_info("nbd: %s: serving export \"%s\"%s%s", conn->peer, export->name, client[0] != '\0' ? " to " : "", client);
     nbd_conn_want(conn, 0);
     sm_move(&conn->phase, NBD_MOVING);
     conn->arrived = (struct task){.run = start_serving};

@@ -278,6 +278,35 @@ static void echo_much(struct tls_client *client, SSL *ssl)
     free(back);
 }
 
+/* Asks for new keys in the midst of it, which have to be answered. */
+static void rekey_much(struct tls_client *client, SSL *ssl)
+{
+    SSL_write(ssl, client->data, 100000);
+    SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED);
+    SSL_write(ssl, (const uint8_t *)client->data + 100000, 100000);
+    SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED);
+    SSL_write(ssl, (const uint8_t *)client->data + 200000, 100000);
+    SSL_shutdown(ssl);
+    char byte;
+    SSL_read(ssl, &byte, 1); /* the answers, and the host's goodbye */
+}
+
+Test(tls, new_keys_on_the_way, .timeout = 60)
+{
+    struct bench b = bench_make();
+    uint8_t *bytes = malloc(300000);
+    test_fill(bytes, 300000, 7);
+    struct tls_client client = {.certificate = "alice", .version = TLS1_3_VERSION, .talk = rekey_much, .data = bytes};
+    struct host host = {.room = 300100, .piece = 1234};
+    bench_meet(&b, &client, &host);
+    cr_expect_eq(host.got, 300000u);
+    cr_expect_eq(host.last, 0);
+    cr_expect_eq(memcmp(host.received, bytes, 300000), 0);
+    bench_part(&client, &host);
+    free(bytes);
+    bench_drop(&b);
+}
+
 static void expect_echo(struct reactor *moves_to, size_t piece)
 {
     struct bench b = bench_make();
