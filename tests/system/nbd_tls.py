@@ -1,14 +1,19 @@
 """Raw NBD sockets and TLS: what may not be sent in clear, old versions of TLS, STARTTLS by the document.
 
-    nbd_tls.py PORT FOLDER [fingerprint]     FOLDER has ca.pem, alice.pem, alice.key, allow.sock, off.sock
+    nbd_tls.py PORT FOLDER PID               FOLDER has ca.pem, alice.pem, alice.key, allow.sock, off.sock
+    nbd_tls.py PORT FOLDER fingerprint       of the server's certificate
+    nbd_tls.py PORT FOLDER PID stop          with clients in every state of TLS, SIGTERM ends the daemon in seconds
 """
 import hashlib
+import os
+import signal
 import socket
 import ssl
 import struct
 import sys
+import time
 
-PORT, FOLDER = int(sys.argv[1]), sys.argv[2]
+PORT, FOLDER, PID = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 EXPORT_NAME, ABORT, LIST, STARTTLS, INFO, GO, STRUCTURED_REPLY, SET_META = 1, 2, 3, 5, 6, 7, 8, 10
 ACK, SERVER = 1, 2
 POLICY, INVALID, TLS_REQD, UNKNOWN = (1 << 31 | n for n in (2, 3, 5, 6))
@@ -198,17 +203,105 @@ def torn_and_merged_records_are_one_stream():
 def a_client_that_reads_late_gets_all():
     c = go(Client().start_tls())
     c.s.sendall(b"".join(struct.pack(">IHHQQI", 0x25609513, 0, 0, i, 0, 4 << 20) for i in range(16)))
-    import time
     time.sleep(1)  # until all buffers are full, in the middle of a record
     for i in range(16):
         c.take(16 + (4 << 20))
 
 
+def contexts_are_forgotten():
+    context_of_v = struct.pack(">I", 1) + b"v" + struct.pack(">II", 1, 15) + b"base:allocation"
+    c = Client("allow")
+    assert c.option(STRUCTURED_REPLY) == ACK
+    c.ask(SET_META, context_of_v)
+    assert c.reply(SET_META)[0] == 4 and c.reply(SET_META)[0] == ACK
+    c.start_tls()
+    c.ask(SET_META, context_of_v)
+    assert c.reply(SET_META)[0] == INVALID, "not without structured replies"
+    assert c.option(STRUCTURED_REPLY) == ACK
+    go(c)
+    c.s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 7, 1, 0, 4096))
+    magic, flags, kind, cookie, size = struct.unpack(">IHHQI", c.take(20))
+    assert kind >> 15 and struct.unpack(">I", c.take(size)[:4])[0] == 22, "BLOCK_STATUS without a context"
+
+
+def resident():
+    with open(f"/proc/{PID}/statm") as f:
+        return int(f.read().split()[1]) * 4096
+
+
+def descriptors():
+    return len(os.listdir(f"/proc/{PID}/fd"))
+
+
+def cpu():
+    with open(f"/proc/{PID}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def until(wish):
+    end = time.monotonic() + 10
+    while not wish():
+        assert time.monotonic() < end, wish.__name__
+        time.sleep(0.05)
+
+
+def idle_connections_hold_little_and_leave_nothing():
+    open_before = descriptors()
+    until(lambda: descriptors() <= open_before)
+    go(Client().start_tls())
+    before = resident()
+    clients = [go(Client("allow").start_tls()) for _ in range(200)]
+    held = (resident() - before) / 200
+    assert held < 400 * 1024, held
+    for c in clients:
+        c.s.close()
+    until(lambda: descriptors() <= open_before)
+
+
+def who_leaves_without_a_word_costs_nothing():
+    open_before = descriptors()
+    for state in range(3):
+        for _ in range(10 if state else 2):  # refusals in the log are limited
+            c = Client()
+            if state == 0:
+                assert c.option(STARTTLS) == ACK
+            elif state == 1:
+                c.start_tls()
+            else:
+                go(c.start_tls()).s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 1, 0, 1 << 20) + b"half")
+            socket.socket(fileno=os.dup(c.s.fileno())).shutdown(socket.SHUT_RDWR)
+            c.s.close()
+    until(lambda: descriptors() <= open_before)
+    before = cpu()
+    time.sleep(1)
+    assert cpu() - before < 0.3, "it is busy with nobody"
+
+
+def stop():
+    waiting = [Client() for _ in range(3)]
+    asked = [Client() for _ in range(3)]
+    assert all(c.option(STARTTLS) == ACK for c in asked)
+    idle = [go(Client().start_tls()) for _ in range(3)]
+    half = [go(Client().start_tls()) for _ in range(3)]
+    for c in half:
+        c.s.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 1, 1, 0, 1 << 20) + b"half")
+    begun = time.monotonic()
+    os.kill(int(PID), signal.SIGTERM)
+    for c in waiting + asked + idle + half:
+        c.closed()
+    assert time.monotonic() - begun < 8, "the time to drain is 5 s"
+    print("SIGTERM with clients in every state of TLS: %.1f s" % (time.monotonic() - begun))
+
+
 def main():
-    if sys.argv[3:]:
+    if sys.argv[4:] == ["stop"]:
+        stop()
+        return
+    if PID == "fingerprint":
         print(hashlib.sha256(Client().start_tls().s.getpeercert(True)).hexdigest())
         return
-    cases = [f for f in list(globals().values()) if callable(f) and f.__module__ == "__main__" and f not in (Client, context, go, main)]
+    cases = [f for f in list(globals().values()) if callable(f) and f.__module__ == "__main__" and f not in (Client, context, go, main, stop, resident, descriptors, cpu, until)]
     for case in cases:
         try:
             case()

@@ -128,6 +128,7 @@ nbdcopy "nbd+unix:///v?socket=$DIR/off.sock" "$DIR/out" && cmp "$DIR/in" "$DIR/o
 
 # --- QEMU ---
 
+mkdir "$DIR/qemu-psk" && cp "$DIR/carol.psk" "$DIR/qemu-psk/keys.psk"
 qemu_x509() { # TOOL... ; with @ for the image
     creds=$1 && shift
     "$@" --object "tls-creds-x509,id=t,endpoint=client,dir=$DIR/$creds" --image-opts "driver=nbd,host=127.0.0.1,port=$P,export=v,tls-creds=t" 2>&1
@@ -135,16 +136,22 @@ qemu_x509() { # TOOL... ; with @ for the image
 qemu_x509 as-alice qemu-img info | grep -q '32 MiB' || fail "QEMU: $(qemu_x509 as-alice qemu-img info)"
 qemu_x509 as-mallory qemu-img info | grep -q '32 MiB' && fail "QEMU came in with a certificate of another CA"
 qemu_x509 deceived qemu-img info | grep -q '32 MiB' && fail "QEMU believed a certificate of another CA"
+# The older version, with certificates and keys.
+for version in 1.2 1.3; do
+    qemu-img info --object "tls-creds-x509,id=t,endpoint=client,dir=$DIR/as-alice,priority=NORMAL:-VERS-ALL:+VERS-TLS$version" --image-opts \
+        "driver=nbd,host=127.0.0.1,port=$P,export=v,tls-creds=t" 2>&1 | grep -q '32 MiB' || fail "QEMU by TLS $version"
+    qemu-img info --object "tls-creds-psk,id=t,endpoint=client,dir=$DIR/qemu-psk,username=carol,priority=NORMAL:-VERS-ALL:+VERS-TLS$version" \
+        --image-opts "driver=nbd,host=127.0.0.1,port=$P,export=v,tls-creds=t" 2>&1 | grep -q '32 MiB' || fail "QEMU with a key by TLS $version"
+done
 qemu_x509 as-alice qemu-io -c 'write -P 7 0 2M' -c 'read -P 7 0 2M' -c 'write -z 1M 64k' -c 'read -P 0 1M 64k' -c flush >"$DIR/io"
 grep -qi fail "$DIR/io" && fail "qemu-io over TLS: $(cat "$DIR/io")"
-mkdir "$DIR/qemu-psk" && cp "$DIR/carol.psk" "$DIR/qemu-psk/keys.psk"
 qemu-io --object "tls-creds-psk,id=t,endpoint=client,dir=$DIR/qemu-psk,username=carol" -c 'read -P 7 0 1M' --image-opts \
     "driver=nbd,host=127.0.0.1,port=$P,export=v,tls-creds=t" >"$DIR/io" 2>&1 || fail "qemu-io with a shared key: $(cat "$DIR/io")"
 grep -q 'read 1048576' "$DIR/io" || fail "qemu-io with a shared key: $(cat "$DIR/io")"
 
 # --- raw: versions of TLS, and what may not be sent in clear ---
 
-"$python" "$(dirname "$0")/nbd_tls.py" "$P" "$DIR" >"$DIR/raw" 2>&1 || fail "$(cat "$DIR/raw")"
+"$python" "$(dirname "$0")/nbd_tls.py" "$P" "$DIR" "$PID" >"$DIR/raw" 2>&1 || fail "$(cat "$DIR/raw")"
 tail -n 1 "$DIR/raw"
 
 # --- a reload: other rules, another certificate ---
@@ -160,7 +167,13 @@ grep -qF 'taken over: nbd.exports "few".access "writers".clients' "$DIR/reload" 
 served "$(psk dave dave few)" 16777216
 refused "$(x509 as-alice few)" 'cn:alice at'
 [ "$($CTL reload)" = "nothing to take over" ] || fail "a second reload: $($CTL reload)"
+cp -p "$DIR/psk" "$DIR/kept" && chmod 0644 "$DIR/psk"
+$CTL reload >"$DIR/reload" 2>&1 && fail "keys that all can read were taken: $(cat "$DIR/reload")"
+grep -q "psk: $DIR/psk has mode 0644" "$DIR/reload" || fail "not said: $(cat "$DIR/reload")"
+served "$(psk dave dave few)" 16777216
 for word in "$(printf %064d 1)" "$(printf %064d 2)"; do
     grep -q -- "$word" "$LOG" "$DIR/reload" && fail "a key was told"
 done
-stop_daemon
+"$python" "$(dirname "$0")/nbd_tls.py" "$P" "$DIR" "$PID" stop || fail "SIGTERM"
+wait "$PID" || fail "the daemon ended with status $?"
+PID=

@@ -159,20 +159,23 @@ Test(nbd_access, before_forced_tls_all_but_starttls_and_abort_needs_it)
 
 Test(nbd_access, what_was_agreed_upon_in_clear_is_forgotten)
 {
-    struct peer p = start(NBD_TLS_ALLOW);
+    static const uint32_t options[] = {NBD_OPT_STRUCTURED_REPLY, NBD_OPT_EXTENDED_HEADERS};
     uint8_t data[PEER_DATA_MAX];
-    come(&p, "192.0.2.1:5");
-    cr_expect_eq(ask(&p, NBD_OPT_STRUCTURED_REPLY), NBD_REP_ACK);
-    secure(&p, NULL, 0);
-    peer_info(&p, NBD_OPT_GO, "disk", 4, NULL, 0);
-    peer_option_reply(&p, NBD_OPT_GO, NBD_REP_INFO, data);
-    cr_expect_not(get_be16(data + 10) & NBD_FLAG_SEND_DF);
-    peer_option_reply(&p, NBD_OPT_GO, NBD_REP_ACK, data);
-    peer_request(&p, 0, NBD_CMD_READ, 9, 0, 512);
-    peer_run(&p);
-    peer_expect_data(&p, 9, 0, 512);
-    leave(&p);
-    peer_stop(&p);
+    for (unsigned i = 0; i < ARRAY_LENGTH(options); i++) {
+        struct peer p = start(NBD_TLS_ALLOW);
+        come(&p, "192.0.2.1:5");
+        cr_expect_eq(ask(&p, options[i]), NBD_REP_ACK);
+        secure(&p, NULL, 0);
+        peer_info(&p, NBD_OPT_GO, "disk", 4, NULL, 0);
+        peer_option_reply(&p, NBD_OPT_GO, NBD_REP_INFO, data);
+        cr_expect_not(get_be16(data + 10) & NBD_FLAG_SEND_DF);
+        peer_option_reply(&p, NBD_OPT_GO, NBD_REP_ACK, data);
+        peer_request(&p, 0, NBD_CMD_READ, 9, 0, 512);
+        peer_run(&p);
+        peer_expect_data(&p, 9, 0, 512);
+        leave(&p);
+        peer_stop(&p);
+    }
 }
 
 /* CVE-2021-3716: whoever sits in the middle could put options there. */
@@ -285,7 +288,7 @@ Test(nbd_access, exports_exist_for_those_who_may_use_them)
 Test(nbd_access, a_new_list_ends_those_for_whom_it_says_something_else)
 {
     const struct nbd_rule rules[] = {{.name = "h", .clients = LIST("cn:host1")},
-                                            {.name = "r", .clients = LIST("cn:host2"), .read_only = true}};
+                                     {.name = "r", .clients = LIST("cn:host2"), .read_only = true}};
     struct nbd_access_options few = {.tls = NBD_TLS_ALLOW, .rules = rules, .rule_count = 2};
     static const char *const names[] = {"cn:host1", "cn:host2", "cn:host3"};
     struct teststream *streams[ARRAY_LENGTH(names)];
@@ -317,7 +320,7 @@ Test(nbd_access, a_new_list_ends_those_for_whom_it_says_something_else)
 Test(nbd_access, lists_that_are_none_change_nothing)
 {
     const struct nbd_rule rules[] = {{.name = "a", .clients = LIST("alice")},
-                                            {.name = "b", .addresses = LIST("192.0.2.0/33")}};
+                                     {.name = "b", .addresses = LIST("192.0.2.0/33")}};
     struct peer p = start(NBD_TLS_OFF);
     for (unsigned i = 0; i < ARRAY_LENGTH(rules); i++) {
         struct nbd_access_options options = {.tls = NBD_TLS_ALLOW, .rules = &rules[i], .rule_count = 1};
