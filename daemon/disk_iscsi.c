@@ -58,12 +58,17 @@ static bool break_up(struct iscsi_session *s, const char *why)
     return false;
 }
 
-/* What libiscsi says is long and begins with the name of a function or two. */
+/* What libiscsi says begins with the name of a function; of a connection that was lost it says no more than that it
+ * does not repair it. */
 static bool break_up_by_library(struct iscsi_session *s)
 {
     char text[200];
     const char *error = iscsi_get_error(s->iscsi);
-    text_format(text, sizeof text, "%s", error != NULL && error[0] != '\0' ? error : "the connection was lost");
+    if (strncmp(error, "iscsi_", 6) == 0)
+        error += strcspn(error, ":. ");
+    error += strspn(error, ":. ");
+    bool lost = error[0] == '\0' || strncmp(error, "Can not reconnect", 17) == 0;
+    text_format(text, sizeof text, "%s", lost ? "the connection was lost" : error);
     text[strcspn(text, "\n")] = '\0';
     return break_up(s, text);
 }
