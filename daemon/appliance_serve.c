@@ -188,6 +188,7 @@ static bool add_lun(struct appliance *a, struct live_target *target, const struc
     c.options.hide_physical = config->hide_physical;
     c.options.removable = config->removable;
     c.options.sanitize_rate = config->sanitize_rate;
+    c.options.soft_threshold = (uint8_t)config->soft_threshold;
     if (live_volume_held(a, config->volume.text)) {
         log_warn("LUN %u of %s is not served until volume %s is initialised", c.lun, target->name, config->volume.text);
         return false;

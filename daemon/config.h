@@ -96,7 +96,8 @@ struct config_lun {
     uint64_t lun;
     struct config_text volume;
     bool read_only, hide_physical, removable;
-    uint64_t sanitize_rate; /* bytes a second; 0: no limit */
+    uint64_t sanitize_rate;  /* bytes a second; 0: no limit */
+    uint64_t soft_threshold; /* percent; 0: none */
 };
 
 /* A rule of an access list. Secrets themselves are in no config: daemon/secrets.h. */

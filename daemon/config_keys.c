@@ -128,6 +128,9 @@ static const struct config_key lun_keys[] = {
         "Initiators may eject it, for all of them, until one loads it again; the volume stays as it is."),
     KEY_LIMITS(config_lun, "sanitize_rate", sanitize_rate, KEY_SIZE, "0 B", 0, 1ull << 50,
                "Bytes a second that a SANITIZE of an initiator writes at most; 0 B: no limit."),
+    KEY_LIMITS(
+        config_lun, "soft_threshold", soft_threshold, KEY_NUMBER, "0", 0, 100,
+        "Percent of the volume in use at which initiators are told, once (38/07), and a warning is logged; 0: never."),
 };
 static const struct config_group lun_group = GROUP(lun_keys, struct config_lun);
 

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "target/scsi/command_table.h"
 #include "target/scsi/task.h"
+#include "target/scsi/threshold.h"
 
 enum { CDB_DBD = 0x08, CDB_LLBAA = 0x10, CDB_PF = 0x10, CDB_SP = 0x01 };
 enum { DEVICE_WP = 0x80, DEVICE_DPOFUA = 0x10, DESCRIPTOR_SHORT = 8, DESCRIPTOR_LONG = 16 };
@@ -15,6 +16,7 @@ static bool is_ten(const struct scsi_task *task)
 static struct scsi_mode_view view_of(const struct scsi_lu *lu)
 {
     return (struct scsi_mode_view){.mode = lu->mode,
+                                   .as_created = scsi_mode_default(lu->options.soft_threshold),
                                    .write_cache = lu->dev->info.volatile_cache,
                                    .block_bytes = lu_block(lu),
                                    .blocks = lu_blocks(lu)};
@@ -95,8 +97,9 @@ void scsi_mode_select_run(struct scsi_task *task)
         scsi_task_fail(task, &why);
         return;
     }
-    if (memcmp(&mode, &task->lu->mode, sizeof mode) != 0)
+    if (!scsi_mode_equal(&mode, &task->lu->mode))
         scsi_attention_raise(task->lu, ATTENTION_MODE_CHANGED, task->nexus);
     task->lu->mode = mode;
+    scsi_threshold_set(task->lu->threshold);
     scsi_task_end(task, SCSI_GOOD);
 }

@@ -18,6 +18,7 @@
 #include "target/scsi/rod_token.h"
 #include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
+#include "target/scsi/threshold.h"
 
 /* --- unit attentions --- */
 
@@ -29,7 +30,7 @@ static const struct {
     [ATTENTION_CLEARED_KEYS] = {0x2a, 0x03},   [ATTENTION_RELEASED] = {0x2a, 0x04},
     [ATTENTION_PREEMPTED] = {0x2a, 0x05},      [ATTENTION_CAPACITY_CHANGED] = {0x2a, 0x09},
     [ATTENTION_CLEARED] = {0x2f, 0x00},        [ATTENTION_LUNS_CHANGED] = {0x3f, 0x0e},
-    [ATTENTION_MEDIUM_CHANGED] = {0x28, 0x00},
+    [ATTENTION_MEDIUM_CHANGED] = {0x28, 0x00}, [ATTENTION_SOFT_THRESHOLD] = {0x38, 0x07},
 };
 
 static void raise_on(struct scsi_nexus *nexus, unsigned lun, enum scsi_attention attention)
@@ -151,20 +152,23 @@ static void lu_free(struct scsi_lu *lu)
 {
     if (lu->sanitize != NULL)
         scsi_sanitize_destroy(lu->sanitize);
+    if (lu->threshold != NULL)
+        scsi_threshold_destroy(lu->threshold);
     free(lu->persist);
     free(lu->persist_next);
     free(lu);
 }
 
 /* Persistent reservations as they were kept. A record that cannot be read is not passed over: it protects data. */
-static int persist_open(struct scsi_lu *lu)
+static int lu_open(struct scsi_lu *lu)
 {
     TAILQ_INIT(&lu->persist_line);
     TAILQ_INIT(&lu->preempting);
     lu->persist = calloc(1, sizeof *lu->persist);
     lu->persist_next = calloc(1, sizeof *lu->persist_next);
     lu->sanitize = scsi_sanitize_create(lu);
-    if (lu->persist == NULL || lu->persist_next == NULL || lu->sanitize == NULL)
+    lu->threshold = scsi_threshold_create(lu);
+    if (lu->persist == NULL || lu->persist_next == NULL || lu->sanitize == NULL || lu->threshold == NULL)
         return -ENOMEM;
     const char *record = lu->options.record;
     enum sanitize_mark mark = MARK_NONE;
@@ -188,7 +192,7 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
     if (lu == NULL)
         return -ENOMEM;
     *lu = (struct scsi_lu){.target = target, .lun = lun, .options = *options, .dev = options->dev};
-    int error = persist_open(lu);
+    int error = lu_open(lu);
     if (error != 0) {
         lu_free(lu);
         return error;
@@ -198,9 +202,11 @@ int scsi_target_add_lun(struct scsi_target *target, unsigned lun, const struct s
     TAILQ_INIT(&lu->running);
     TAILQ_INIT(&lu->blocked);
     lu->served_ns = loop_now_ns(target->loop);
+    lu->mode = scsi_mode_default(options->soft_threshold);
     lu->watcher.event = device_event;
     blk_watch(lu->dev, &lu->watcher);
     target->lus[lun] = lu;
+    scsi_threshold_set(lu->threshold);
     scsi_attention_raise(lu, ATTENTION_POWER_ON, NULL);
     for (unsigned other = 0; other < SCSI_LUNS_MAX; other++)
         if (other != lun && target->lus[other] != NULL)
@@ -241,9 +247,27 @@ struct scsi_target *scsi_target_create(struct loop *loop, const char *name)
     return NULL;
 }
 
+void scsi_target_look(struct scsi_target *target)
+{
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++) {
+        const struct scsi_lu *lu = target->lus[lun];
+        if (lu != NULL && (scsi_sanitize_busy(lu->sanitize) || scsi_threshold_busy(lu->threshold)))
+            return;
+    }
+    if (target->stopped != NULL && !target->stopped->queued)
+        loop_defer(target->loop, target->stopped);
+}
+
 void scsi_target_stop(struct scsi_target *target, struct task *stopped)
 {
-    scsi_sanitize_stop(target, stopped);
+    target->stopped = stopped;
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++) {
+        if (target->lus[lun] == NULL)
+            continue;
+        scsi_sanitize_stop(target->lus[lun]->sanitize);
+        scsi_threshold_stop(target->lus[lun]->threshold);
+    }
+    scsi_target_look(target);
 }
 
 void scsi_target_destroy(struct scsi_target *target)
@@ -265,8 +289,11 @@ struct scsi_nexus *scsi_nexus_create(struct scsi_target *target, const char *por
         return NULL;
     nexus->target = target;
     text_format(nexus->port_name, sizeof nexus->port_name, "%s", port_name);
-    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++)
+    for (unsigned lun = 0; lun < SCSI_LUNS_MAX; lun++) {
         raise_on(nexus, lun, ATTENTION_POWER_ON);
+        if (target->lus[lun] != NULL && scsi_threshold_reached(target->lus[lun]->threshold))
+            raise_on(nexus, lun, ATTENTION_SOFT_THRESHOLD);
+    }
     TAILQ_INSERT_TAIL(&target->nexuses, nexus, link);
     return nexus;
 }
@@ -298,7 +325,8 @@ static void lu_reset(struct scsi_lu *lu, enum scsi_attention attention)
     TAILQ_FOREACH(nexus, &lu->target->nexuses, link)
     nexus->prevents[lu->lun] = false;
     lu->reserved_by = NULL;
-    lu->mode = (struct scsi_mode){0};
+    lu->mode = scsi_mode_default(lu->options.soft_threshold);
+    scsi_threshold_set(lu->threshold);
     scsi_attention_raise(lu, attention, NULL);
 }
 

@@ -32,6 +32,7 @@ enum scsi_attention {
     ATTENTION_RELEASED,         /* 2A/04: reservations released */
     ATTENTION_PREEMPTED,        /* 2A/05: registrations preempted */
     ATTENTION_CAPACITY_CHANGED, /* 2A/09 */
+    ATTENTION_SOFT_THRESHOLD,   /* 38/07: of thin provisioning (threshold.h) */
     ATTENTION_CLEARED,          /* 2F/00: another nexus cleared the task set */
     ATTENTION_LUNS_CHANGED,     /* 3F/0E */
     ATTENTION_COUNT,
@@ -56,6 +57,7 @@ struct scsi_lu {
     struct scsi_task_list persist_line, preempting; /* wait for that; for the tasks they aborted */
     struct scsi_task_list running, blocked;         /* see order.c */
     struct scsi_sanitize *sanitize;
+    struct scsi_threshold *threshold;
     uint32_t alone_count; /* tasks of both lists that need their range for themselves */
 };
 
@@ -78,13 +80,15 @@ struct scsi_target {
     struct scsi_scratch *scratch;
     struct copy_results *copies;
     struct rod_tokens *tokens;
-    unsigned sanitizing;           /* LUs that are being sanitized, or failed to be */
-    struct task *sanitize_stopped; /* waits for that to stop, or NULL */
+    unsigned sanitizing;  /* LUs that are being sanitized, or failed to be */
+    struct task *stopped; /* waits for what goes on without a nexus to stop, or NULL */
 };
 
 /* The LU that a LUN names at the target itself, or for a nexus. NULL: none. */
 struct scsi_lu *scsi_lu_find(const struct scsi_target *target, const uint8_t lun[8]);
 struct scsi_lu *scsi_nexus_lu(const struct scsi_nexus *nexus, const uint8_t lun[8]);
+/* Something that goes on without a nexus has paused: perhaps that was what scsi_target_stop() waits for. */
+void scsi_target_look(struct scsi_target *target);
 /* Has its view this LUN read-only? */
 bool scsi_nexus_read_only(const struct scsi_nexus *nexus, const uint8_t lun[8]);
 

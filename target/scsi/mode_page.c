@@ -6,17 +6,20 @@
 
 enum { PAGE_ERRORS = 0x01, PAGE_CACHING = 0x08, PAGE_CONTROL = 0x0a, PAGE_POWER = 0x1a, PAGE_EXCEPTIONS = 0x1c };
 enum { PAGE_MAX_BYTES = 40, SUBPAGE_FORMAT = 0x40 };
-enum { CACHING_WCE = 0x04, CONTROL_D_SENSE = 0x04, CONTROL_SWP = 0x08 }; /* bytes 2, 2 and 4 */
+enum { CACHING_WCE = 0x04, CONTROL_D_SENSE = 0x04, CONTROL_SWP = 0x08, ERRORS_LBPERE = 0x80 }; /* bytes 2, 2, 4, 7 */
+/* Of the threshold descriptor: byte 0; where it begins. SBC-3 6.5.8 */
+enum { THRESHOLD_ENABLED = 0x80, THRESHOLD_PERCENT = 0x08, THRESHOLD_INCREASING = 0x01, THRESHOLD_USED = 0x02 };
+enum { THRESHOLD_AT = 16, THRESHOLD_COUNT_AT = THRESHOLD_AT + 4, PERCENT_MAX = 100 };
 
 struct mode_page {
     uint8_t page, subpage, bytes;     /* bytes: all of it, with its header */
-    uint8_t defaults[PAGE_MAX_BYTES]; /* with mode and cache all off */
+    uint8_t defaults[PAGE_MAX_BYTES]; /* without what follows from mode and cache */
     uint8_t changeable[PAGE_MAX_BYTES];
 };
 
 static const struct mode_page mode_pages[] = {
     /* what cannot be read is found elsewhere and written again (AWRE, ARRE) */
-    {PAGE_ERRORS, 0, 12, {PAGE_ERRORS, 10, 0xc0}, {0}},
+    {PAGE_ERRORS, 0, 12, {PAGE_ERRORS, 10, 0xc0}, {[7] = ERRORS_LBPERE}},
     {PAGE_CACHING, 0, 20, {PAGE_CACHING, 18}, {0}},
     /* GLTSD; unrestricted reordering; busy time-out without limit */
     {PAGE_CONTROL,
@@ -28,8 +31,12 @@ static const struct mode_page mode_pages[] = {
     {PAGE_POWER, 0, 40, {PAGE_POWER, 38}, {0}}, /* no timers */
     /* exceptions are told to who asks with REQUEST SENSE */
     {PAGE_EXCEPTIONS, 0, 12, {PAGE_EXCEPTIONS, 10, 0, 6}, {0}},
-    /* logical block provisioning: no thresholds */
-    {PAGE_EXCEPTIONS, 2, 16, {PAGE_EXCEPTIONS | SUBPAGE_FORMAT, 2, 0, 12}, {0}},
+    /* logical block provisioning: one threshold, of what is in use */
+    {PAGE_EXCEPTIONS,
+     2,
+     24,
+     {PAGE_EXCEPTIONS | SUBPAGE_FORMAT, 2, 0, 20, [THRESHOLD_AT] = THRESHOLD_INCREASING, THRESHOLD_USED},
+     {[THRESHOLD_AT] = THRESHOLD_ENABLED | THRESHOLD_PERCENT, [THRESHOLD_COUNT_AT] = 0xff, 0xff, 0xff, 0xff}},
 };
 
 static uint32_t page_header_bytes(const struct mode_page *page)
@@ -37,27 +44,52 @@ static uint32_t page_header_bytes(const struct mode_page *page)
     return page->subpage != 0 ? 4 : 2;
 }
 
+struct scsi_mode scsi_mode_default(uint8_t soft_threshold)
+{
+    return (struct scsi_mode){.threshold_reports = true,
+                              .threshold_enabled = soft_threshold > 0,
+                              .threshold_percent = true,
+                              .threshold_count = soft_threshold};
+}
+
+bool scsi_mode_equal(const struct scsi_mode *a, const struct scsi_mode *b)
+{
+    return a->software_write_protect == b->software_write_protect && a->descriptor_sense == b->descriptor_sense &&
+           a->threshold_reports == b->threshold_reports && a->threshold_enabled == b->threshold_enabled &&
+           a->threshold_percent == b->threshold_percent && a->threshold_count == b->threshold_count;
+}
+
+static bool is_page(const struct mode_page *row, uint8_t page, uint8_t subpage)
+{
+    return row->page == page && row->subpage == subpage;
+}
+
 static void page_follow_state(uint8_t *out, const struct mode_page *page, const struct scsi_mode_view *view,
                               const struct scsi_mode *mode)
 {
-    if (page->page == PAGE_CACHING)
+    if (is_page(page, PAGE_CACHING, 0)) {
         out[2] |= view->write_cache ? CACHING_WCE : 0;
-    if (page->page != PAGE_CONTROL || page->subpage != 0)
-        return;
-    out[2] |= mode->descriptor_sense ? CONTROL_D_SENSE : 0;
-    out[4] |= mode->software_write_protect ? CONTROL_SWP : 0;
+    } else if (is_page(page, PAGE_ERRORS, 0)) {
+        out[7] |= mode->threshold_reports ? ERRORS_LBPERE : 0;
+    } else if (is_page(page, PAGE_CONTROL, 0)) {
+        out[2] |= mode->descriptor_sense ? CONTROL_D_SENSE : 0;
+        out[4] |= mode->software_write_protect ? CONTROL_SWP : 0;
+    } else if (is_page(page, PAGE_EXCEPTIONS, 2)) {
+        out[THRESHOLD_AT] |= (uint8_t)((mode->threshold_enabled ? THRESHOLD_ENABLED : 0) |
+                                       (mode->threshold_percent ? THRESHOLD_PERCENT : 0));
+        put_be32(out + THRESHOLD_COUNT_AT, mode->threshold_count);
+    }
 }
 
 static void page_build(uint8_t *out, const struct mode_page *page, const struct scsi_mode_view *view,
                        enum scsi_mode_control control)
 {
-    static const struct scsi_mode as_created = {0};
     memcpy(out, page->defaults, page->bytes);
     if (control == MODE_CHANGEABLE)
         memcpy(out + page_header_bytes(page), page->changeable + page_header_bytes(page),
                page->bytes - page_header_bytes(page));
     else
-        page_follow_state(out, page, view, control == MODE_DEFAULT ? &as_created : &view->mode);
+        page_follow_state(out, page, view, control == MODE_DEFAULT ? &view->as_created : &view->mode);
 }
 
 static bool page_wanted(const struct mode_page *row, uint8_t page, uint8_t subpage)
@@ -123,6 +155,23 @@ static bool page_agrees(const uint8_t *at, const struct mode_page *page, const s
     return true;
 }
 
+/* Only bits that can be changed differ. False: a value that cannot be. */
+static bool page_take(const uint8_t *at, const struct mode_page *page, struct scsi_mode *out)
+{
+    if (is_page(page, PAGE_ERRORS, 0)) {
+        out->threshold_reports = (at[7] & ERRORS_LBPERE) != 0;
+    } else if (is_page(page, PAGE_CONTROL, 0)) {
+        out->descriptor_sense = (at[2] & CONTROL_D_SENSE) != 0;
+        out->software_write_protect = (at[4] & CONTROL_SWP) != 0;
+    } else if (is_page(page, PAGE_EXCEPTIONS, 2)) {
+        out->threshold_enabled = (at[THRESHOLD_AT] & THRESHOLD_ENABLED) != 0;
+        out->threshold_percent = (at[THRESHOLD_AT] & THRESHOLD_PERCENT) != 0;
+        out->threshold_count = get_be32(at + THRESHOLD_COUNT_AT);
+        return !out->threshold_percent || out->threshold_count <= PERCENT_MAX;
+    }
+    return true;
+}
+
 static bool pages_parse(const uint8_t *at, uint32_t left, const struct scsi_mode_view *view, struct scsi_mode *out,
                         struct scsi_sense *why)
 {
@@ -135,12 +184,8 @@ static bool pages_parse(const uint8_t *at, uint32_t left, const struct scsi_mode
             return refuse(why, &sense_list_field);
         if (bytes > left)
             return refuse(why, &sense_list_length);
-        if (!page_agrees(at, page, view))
+        if (!page_agrees(at, page, view) || !page_take(at, page, out))
             return refuse(why, &sense_list_field);
-        if (page->page == PAGE_CONTROL && page->subpage == 0) {
-            out->descriptor_sense = (at[2] & CONTROL_D_SENSE) != 0;
-            out->software_write_protect = (at[4] & CONTROL_SWP) != 0;
-        }
         at += bytes;
         left -= bytes;
     }

@@ -16,11 +16,17 @@
 struct scsi_mode {
     bool software_write_protect; /* SWP */
     bool descriptor_sense;       /* D_SENSE */
+    bool threshold_reports;      /* LBPERE */
+    bool threshold_enabled, threshold_percent;
+    uint32_t threshold_count; /* LBA mapping resources in use: percent of all, or LOG_MAPPING_UNITs */
 };
+/* As it was created. soft_threshold: percent; 0: none. */
+struct scsi_mode scsi_mode_default(uint8_t soft_threshold);
+bool scsi_mode_equal(const struct scsi_mode *a, const struct scsi_mode *b);
 
 /* What the pages are made from. */
 struct scsi_mode_view {
-    struct scsi_mode mode;
+    struct scsi_mode mode, as_created;
     bool write_cache; /* WCE: what completed may be lost without a flush */
     uint32_t block_bytes;
     uint64_t blocks;

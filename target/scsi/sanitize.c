@@ -152,11 +152,11 @@ static bool stopped(struct scsi_sanitize *s)
 {
     struct scsi_target *target = s->lu->target;
     s->busy = false;
-    if (target->sanitize_stopped == NULL)
+    if (target->stopped == NULL)
         return false;
     if (s->state == WAITS || s->state == RUNS)
         enter(s, FAILED);
-    scsi_sanitize_stop(target, target->sanitize_stopped);
+    scsi_target_look(target);
     return true;
 }
 
@@ -387,19 +387,16 @@ bool scsi_sanitize_exit(struct scsi_task *task)
 
 /* --- the end of the target --- */
 
-void scsi_sanitize_stop(struct scsi_target *target, struct task *task)
+bool scsi_sanitize_busy(const struct scsi_sanitize *s)
 {
-    target->sanitize_stopped = task;
-    for (unsigned i = 0; i < SCSI_LUNS_MAX; i++) {
-        struct scsi_sanitize *s = target->lus[i] != NULL ? target->lus[i]->sanitize : NULL;
-        if (s != NULL && s->pace.armed) {
-            timer_stop(target->loop, &s->pace);
-            s->busy = false;
-            enter(s, FAILED);
-        }
-        if (s != NULL && s->busy)
-            return;
-    }
-    if (!task->queued)
-        loop_defer(target->loop, task);
+    return s->busy;
+}
+
+void scsi_sanitize_stop(struct scsi_sanitize *s)
+{
+    if (!s->pace.armed)
+        return;
+    timer_stop(s->lu->target->loop, &s->pace);
+    s->busy = false;
+    enter(s, FAILED);
 }

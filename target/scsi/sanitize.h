@@ -57,7 +57,8 @@ void scsi_sanitize_interrupted(struct scsi_lu *lu, bool exit_allowed);
 
 /* A task of the target is over: perhaps it can begin. */
 void scsi_sanitize_look(struct scsi_target *target);
-/* Stop at the end of a step; `stopped` runs from the loop when nothing is under way. */
-void scsi_sanitize_stop(struct scsi_target *target, struct task *stopped);
+/* The target ends: stop at the end of a step. Then, if it was busy, scsi_target_look() is called. */
+void scsi_sanitize_stop(struct scsi_sanitize *sanitize);
+bool scsi_sanitize_busy(const struct scsi_sanitize *sanitize);
 
 #endif

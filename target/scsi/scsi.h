@@ -66,6 +66,7 @@ struct scsi_lu_options {
     bool hide_physical;         /* tell of logical blocks only, to initiators that do not take 512e */
     bool removable;             /* the medium can be ejected and loaded (command_medium.c) */
     uint64_t sanitize_rate;     /* SANITIZE writes no more bytes a second; 0: as it can */
+    uint8_t soft_threshold;     /* percent of it in use at which initiators are told (threshold.h); 0: never */
     struct scsi_keeper *keeper; /* lent; NULL: reservations end with the power */
     const char *record;         /* what the keeper has of earlier, or NULL; not needed after scsi_target_add_lun() */
 };
@@ -73,7 +74,7 @@ struct scsi_lu_options {
 /* Takes SCSI_SCRATCH_PAGES pages of the loop for itself; NULL if there are none, or no memory. */
 enum { SCSI_SCRATCH_PAGES = 16 };
 struct scsi_target *scsi_target_create(struct loop *loop, const char *name /* iqn */);
-/* No nexus left. SANITIZE goes on without one: stop it before. `stopped` runs from the loop, at once if there is none. */
+/* No nexus left. SANITIZE, and looking at a threshold, go on without one: stop it before. `stopped` runs from the loop, at once if there is none. */
 void scsi_target_stop(struct scsi_target *target, struct task *stopped);
 void scsi_target_destroy(struct scsi_target *target);
 /* 0, or -EEXIST, -EINVAL (also: the record is none), -ENOMEM. */

@@ -11,6 +11,7 @@
 #include "target/scsi/rod_token.h"
 #include "target/scsi/sanitize.h"
 #include "target/scsi/scratch.h"
+#include "target/scsi/threshold.h"
 
 /* --- status and sense --- */
 
@@ -266,6 +267,7 @@ void scsi_task_run(struct scsi_task *task)
         scsi_task_continue(task);
         return;
     }
+    scsi_threshold_look(task->lu->threshold);
     struct scsi_sense space;
     const struct scsi_sense *forbidden = scsi_sanitize_forbids(task->lu, task->command, &space);
     bool free_to_go = scsi_order_enter(task);

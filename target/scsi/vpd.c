@@ -166,7 +166,8 @@ static uint32_t page_provisioning(uint8_t *out, const struct scsi_lu *lu)
 {
     if (!lu->dev->info.discards)
         return 4;
-    out[1] = 0xe0; /* LBPU, LBPWS, LBPWS10 */
+    out[0] = (uint8_t)__builtin_ctz(LOG_MAPPING_UNIT / lu_block(lu)); /* THRESHOLD EXPONENT: units are 2^n blocks */
+    out[1] = 0xe0;                                                    /* LBPU, LBPWS, LBPWS10 */
     if (lu->dev->info.discard_zeroes)
         out[1] |= 0x04; /* LBPRZ */
     out[2] = 0x02;      /* thin */

@@ -249,4 +249,38 @@ def writes_that_are_whole(rig):
     assert s.do(read10(7, 1), read=BLOCK, lun=1).is_good().data == data
 
 
+def mapped(session, lun):
+    """Units of 2^n blocks (VPD page B2) that are in use: log page 0C."""
+    data = session.do(cdb(0x4D, 0, 0x4C, 0, 0, 0, 0, 0, 64), read=64, lun=lun).data
+    assert struct.unpack(">HBB", data[16:20]) == (2, 3, 8), data.hex()
+    return int.from_bytes(data[20:24], "big")
+
+
+def select_threshold(session, flags, count, lun):
+    page = bytes([0x5C, 2, 0, 20]) + bytes(12) + struct.pack(">BBHI", flags, 2, 0, count)
+    session.do(cdb(0x15, 0x10, 0, 0, 28), write=bytes(4) + page, lun=lun).is_good()
+
+
+@case("38/07 once, when so much is in use as mode page 1C/02 says; the write is good")
+def soft_threshold(rig):
+    s, other = rig.session(), rig.session()
+    s.make_ready(1)
+    other.make_ready(1)
+    assert s.do(inquiry(8, 0xB2), read=8, lun=1).is_good().data[4] == 11
+    s.do(cdb(0x42, 0, 0, 0, 0, 0, 0, 0, 24), write=struct.pack(">HHIQII", 22, 16, 0, 32768, 8192, 0), lun=1).is_good()
+    used = mapped(s, 1)
+    select_threshold(s, 0x81, used + 2, 1)
+    assert other.do(READY, lun=1).asc == "6/2A/01"
+    for lba in range(32768, 32768 + 8192, 2048):
+        s.do(write10(lba, 2048), write=os.urandom(2048 * BLOCK), lun=1).is_good()
+    assert mapped(s, 1) == used + 4, (used, mapped(s, 1))
+    end = time.monotonic() + 10
+    while (answer := s.do(READY, lun=1)).status == GOOD:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert answer.asc == "6/38/07" and other.do(READY, lun=1).asc == "6/38/07"
+    s.do(READY, lun=1).is_good()
+    select_threshold(s, 0x09, 0, 1)
+
+
 main()

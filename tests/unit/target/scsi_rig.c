@@ -97,6 +97,8 @@ struct rig *rig_create(const struct rig_options *options)
     rig->disk_ops = rig->disk->dev.ops;
     rig->ops = *rig->disk_ops;
     rig->ops.submit = rig_submit;
+    if (o->block_status != NULL)
+        rig->ops.block_status = o->block_status;
     rig->disk->dev.ops = &rig->ops;
     rig->target = scsi_target_create(&rig->t->loop, "iqn.2026-11.org.example:t");
     rig->keeper = (struct rig_keeper){.door = {keeper_keep}, .t = rig->t};
@@ -105,6 +107,7 @@ struct rig *rig_create(const struct rig_options *options)
                                  .hide_physical = o->hide_physical,
                                  .removable = o->removable,
                                  .sanitize_rate = o->sanitize_rate,
+                                 .soft_threshold = o->soft_threshold,
                                  .keeper = o->no_keeper ? NULL : &rig->keeper.door,
                                  .record = o->record};
     text_format(lu.serial, sizeof lu.serial, "%s", "0c9b54a1-5b0e-4b0f-9a48-6a4b39a8fd01");

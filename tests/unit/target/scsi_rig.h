@@ -53,6 +53,8 @@ struct rig_options {
     uint32_t block, physical; /* default 512 and 4096 */
     uint64_t max_request;
     uint64_t latency_ns, sanitize_rate;
+    uint8_t soft_threshold;
+    bool (*block_status)(struct blkdev *, uint64_t off, uint64_t len, uint64_t *extent);
     bool read_only, no_discard, no_keeper, hide_physical, removable;
     const char *record;
 };

@@ -184,9 +184,9 @@ Test(scsi_inquiry, block_limits)
 Test(scsi_inquiry, provisioning_tells_what_the_device_does)
 {
     struct rig *rig = rig_create(NULL);
-    cr_expect_arr_eq(vpd(rig, 0xb2)->data, ((uint8_t[]){0, 0xb2, 0, 4, 0, 0xe4, 2, 0}), 8);
+    cr_expect_arr_eq(vpd(rig, 0xb2)->data, ((uint8_t[]){0, 0xb2, 0, 4, 11 /* units of 1 MiB */, 0xe4, 2, 0}), 8);
     rig->disk->dev.info.discard_zeroes = false;
-    cr_expect_arr_eq(vpd(rig, 0xb2)->data, ((uint8_t[]){0, 0xb2, 0, 4, 0, 0xe0, 2, 0}), 8);
+    cr_expect_arr_eq(vpd(rig, 0xb2)->data, ((uint8_t[]){0, 0xb2, 0, 4, 11, 0xe0, 2, 0}), 8);
     rig->disk->dev.info.discards = false;
     cr_expect_arr_eq(vpd(rig, 0xb2)->data, ((uint8_t[]){0, 0xb2, 0, 4, 0, 0, 0, 0}), 8);
     cr_expect_eq(get_be32(vpd(rig, 0xb0)->data + 20), 0, "no UNMAP count");

@@ -12,9 +12,10 @@ static const uint8_t caching[20] = {0x08, 18, 0x04};
 static const uint8_t control[12] = {0x0a, 10, 0x02, 0x10, 0, 0x40, 0, 0, 0xff, 0xff};
 static const uint8_t control_extension[32] = {0x4a, 1, 0, 28};
 static const uint8_t exceptions[12] = {0x1c, 10, 0, 6};
-static const uint8_t errors[12] = {0x01, 10, 0xc0};
+static const uint8_t errors[12] = {0x01, 10, 0xc0, [7] = 0x80 /* LBPERE */};
 static const uint8_t power[40] = {0x1a, 38};
-static const uint8_t provisioning[16] = {0x5c, 2, 0, 12};
+/* A threshold of percent in use, armed increasing, which is not enabled. */
+static const uint8_t provisioning[24] = {0x5c, 2, 0, 20, [16] = 0x09, 0x02};
 
 static const struct rig_reply *sense6(struct rig *rig, uint8_t flags, uint8_t page, uint8_t subpage)
 {
@@ -29,7 +30,7 @@ Test(scsi_mode, each_page_as_it_is)
         const uint8_t *bytes;
     } cases[] = {{0x01, 0, 12, errors},      {0x08, 0, 20, caching},           {0x0a, 0, 12, control},
                  {0x1a, 0, 40, power},       {0x0a, 1, 32, control_extension}, {0x1c, 0, 12, exceptions},
-                 {0x1c, 2, 16, provisioning}};
+                 {0x1c, 2, 24, provisioning}};
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         const struct rig_reply *reply = sense6(rig, DBD, cases[i].page, cases[i].subpage);
         cr_expect_eq(reply->len, 4u + cases[i].len);
@@ -50,9 +51,9 @@ Test(scsi_mode, all_pages_in_order_with_and_without_subpages)
     cr_expect_arr_eq(reply->data + 48, power, 40);
     cr_expect_arr_eq(reply->data + 88, exceptions, 12);
     reply = sense6(rig, DBD, 0x3f, 0xff);
-    cr_expect_eq(reply->len, 4 + 12 + 20 + 12 + 32 + 40 + 12 + 16);
+    cr_expect_eq(reply->len, 4 + 12 + 20 + 12 + 32 + 40 + 12 + 24);
     cr_expect_arr_eq(reply->data + 48, control_extension, 32);
-    cr_expect_arr_eq(reply->data + 132, provisioning, 16);
+    cr_expect_arr_eq(reply->data + 132, provisioning, 24);
     reply = sense6(rig, DBD, 0x0a, 0xff);
     cr_expect_eq(reply->len, 4 + 12 + 32);
     cr_expect_eq(rig_do(rig, rig->a, CDB(0x1a, 0, 0x3f, 0, 7), NULL, 0)->len, 7, "allocation length");
@@ -87,6 +88,9 @@ Test(scsi_mode, changeable_default_and_saved)
     cr_expect_arr_eq(sense6(rig, DBD, PC_CHANGEABLE | 0x0a, 0)->data + 4, mask, 12);
     cr_expect_arr_eq(sense6(rig, DBD, PC_CHANGEABLE | 0x08, 0)->data + 4, nothing, 20);
     cr_expect_arr_eq(sense6(rig, DBD, PC_DEFAULT | 0x0a, 0)->data + 4, control, 12);
+    static const uint8_t threshold[24] = {0x5c, 2, 0, 20, [16] = 0x88, [20] = 0xff, 0xff, 0xff, 0xff};
+    cr_expect_arr_eq(sense6(rig, DBD, PC_CHANGEABLE | 0x1c, 2)->data + 4, threshold, 24);
+    cr_expect_arr_eq(sense6(rig, DBD, PC_DEFAULT | 0x1c, 2)->data + 4, provisioning, 24);
     cr_expect_str_eq(rig_outcome(sense6(rig, DBD, PC_SAVED | 0x3f, 0)), "5/39/00");
     rig_destroy(rig);
 }
@@ -233,6 +237,18 @@ Test(scsi_mode, select_lists_that_are_malformed)
         {"WCE off", false, 24, {[4] = 0x08, 18}, 0x26},
         {"WCE on", false, 24, {[4] = 0x08, 18, 4}, 0},
         {"both bits", false, 16, {[4] = 0x0a, 10, 0x06, 0x10, 0x08, 0x40, [12] = 0xff, 0xff}, 0},
+        {"thresholds that are not told", false, 16, {[4] = 0x01, 10, 0xc0}, 0},
+        {"LBPERE", false, 16, {[4] = 0x01, 10, 0xc0, [11] = 0x80}, 0},
+        {"no AWRE", false, 16, {[4] = 0x01, 10, 0x40}, 0x26},
+        {"80 percent", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x89, 2, [27] = 80}, 0},
+        {"100 percent", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x89, 2, [27] = 100}, 0},
+        {"101 percent", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x89, 2, [27] = 101}, 0x26},
+        {"101 units", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x81, 2, [27] = 101}, 0},
+        {"a threshold of another type", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x91, 2}, 0x26},
+        {"a decreasing threshold", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x80, 2}, 0x26},
+        {"of what is available", false, 28, {[4] = 0x5c, 2, 0, 20, [20] = 0x81, 1}, 0x26},
+        {"no threshold descriptor", false, 20, {[4] = 0x5c, 2, 0, 12}, 0x26},
+        {"SITUA", false, 28, {[4] = 0x5c, 2, 0, 20, [8] = 1, [20] = 0x01, 2}, 0x26},
         {"good, then bad",
          false,
          20,
