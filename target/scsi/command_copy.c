@@ -13,8 +13,6 @@
 #include "target/scsi/copy_result.h"
 #include "target/scsi/task.h"
 
-enum { PHASE_START, PHASE_SEGMENT, PHASE_MOVE };
-
 bool scsi_copy_parse(struct scsi_task *task)
 {
     if (!scsi_parse_list(task))
@@ -63,7 +61,7 @@ static const struct scsi_sense *piece_of(const struct scsi_task *task, const str
 /* Segment by segment, until one has to wait for something. */
 static void go_on(struct scsi_task *task, const struct copy_list *list)
 {
-    for (; task->count < list->segments; task->count++, task->phase = PHASE_SEGMENT) {
+    while (task->count < list->segments) {
         struct copy_piece piece;
         bool to_read_only = false;
         const struct scsi_sense *why = piece_of(task, list, &piece, &to_read_only);
@@ -71,14 +69,7 @@ static void go_on(struct scsi_task *task, const struct copy_list *list)
             scsi_task_fail(task, why);
             return;
         }
-        if (task->phase == PHASE_SEGMENT) {
-            if (!scsi_copy_allowed(task, &piece, to_read_only))
-                return;
-            task->phase = PHASE_MOVE;
-            if (!scsi_copy_enter(task, &piece))
-                return;
-        }
-        if (scsi_copy_step(task, &piece))
+        if (scsi_copy_piece(task, &piece, to_read_only))
             return;
     }
     scsi_task_end(task, SCSI_GOOD);
@@ -99,14 +90,14 @@ void scsi_copy_run(struct scsi_task *task)
         scsi_task_fail(task, &why);
         return;
     }
-    if (task->phase == PHASE_START) {
+    if (task->phase == COPY_START) {
         const struct scsi_sense *no_result =
             list.has_id ? copy_result_begin(task->lu->target->copies, task, list.id, list.discard) : NULL;
         if (no_result != NULL) {
             scsi_task_fail(task, no_result);
             return;
         }
-        task->phase = PHASE_SEGMENT;
+        task->phase = COPY_PIECE;
     }
     go_on(task, &list);
 }

@@ -13,8 +13,6 @@
 #include "target/scsi/task.h"
 #include "target/scsi/token_list.h"
 
-enum { PHASE_START, PHASE_PIECE, PHASE_MOVE };
-
 bool scsi_token_parse(struct scsi_task *task)
 {
     if (!scsi_parse_list(task))
@@ -111,23 +109,15 @@ static void go_on(struct scsi_task *task, const struct token_list *list, struct 
         scsi_task_fail(task, &sense_copy_unreachable);
         return;
     }
-    for (;; task->position = 0, task->phase = PHASE_PIECE) {
+    for (;;) {
         uint64_t at = (task->moved - task->position) / lu_block(to);
         if (at >= total_of(list, token)) {
             copy_over(task, list, token);
             return;
         }
         struct copy_piece piece = piece_at(list, token, to, at);
-        if (task->phase == PHASE_PIECE) {
-            if (!scsi_copy_allowed(task, &piece, read_only))
-                return;
-            task->phase = PHASE_MOVE;
-            if (!scsi_copy_enter(task, &piece))
-                return;
-        }
-        if (scsi_copy_step(task, &piece))
+        if (scsi_copy_piece(task, &piece, read_only))
             return;
-        task->count++;
     }
 }
 
@@ -159,10 +149,10 @@ void scsi_use_token_run(struct scsi_task *task)
         scsi_task_fail(task, why);
         return;
     }
-    if (task->phase == PHASE_START) {
+    if (task->phase == COPY_START) {
         if (!result_begin(task))
             return;
-        task->phase = PHASE_PIECE;
+        task->phase = COPY_PIECE;
     }
     go_on(task, &list, token);
 }

@@ -70,7 +70,7 @@ static const struct scsi_sense *check(const struct copy_piece *piece, bool to_re
     return overlaps(piece) ? &sense_list_field : NULL;
 }
 
-bool scsi_copy_allowed(struct scsi_task *task, const struct copy_piece *piece, bool to_read_only)
+static bool allowed(struct scsi_task *task, const struct copy_piece *piece, bool to_read_only)
 {
     if (scsi_lu_forbids(piece->to, task->nexus, PERSIST_CHANGES) ||
         (piece->from != NULL && scsi_lu_forbids(piece->from, task->nexus, PERSIST_READS))) {
@@ -90,7 +90,8 @@ bool scsi_copy_allowed(struct scsi_task *task, const struct copy_piece *piece, b
 
 enum { MOVE_LOOK, MOVE_KNOWN, MOVE_ZERO, MOVE_READ, MOVE_WRITE, MOVE_WRITTEN };
 
-bool scsi_copy_enter(struct scsi_task *task, const struct copy_piece *piece)
+/* False: it stands in line. */
+static bool enter(struct scsi_task *task, const struct copy_piece *piece)
 {
     uint32_t block = lu_block(piece->to);
     task->position = task->until = 0;
@@ -185,7 +186,8 @@ static void step_over(struct scsi_task *task)
     task->move = task->move == MOVE_WRITTEN && task->position < task->until ? MOVE_READ : MOVE_LOOK;
 }
 
-bool scsi_copy_step(struct scsi_task *task, const struct copy_piece *piece)
+/* False: all of it is done. */
+static bool step(struct scsi_task *task, const struct copy_piece *piece)
 {
     if (task->move == MOVE_ZERO || task->move == MOVE_WRITTEN)
         step_over(task);
@@ -207,4 +209,21 @@ bool scsi_copy_step(struct scsi_task *task, const struct copy_piece *piece)
     else
         write_step(task, piece);
     return true;
+}
+
+bool scsi_copy_piece(struct scsi_task *task, const struct copy_piece *piece, bool to_read_only)
+{
+    if (task->phase == COPY_PIECE) {
+        if (!allowed(task, piece, to_read_only))
+            return true;
+        task->phase = COPY_MOVE;
+        if (!enter(task, piece))
+            return true;
+    }
+    if (step(task, piece))
+        return true;
+    task->position = 0;
+    task->phase = COPY_PIECE;
+    task->count++;
+    return false;
 }

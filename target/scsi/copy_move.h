@@ -21,13 +21,15 @@ struct copy_piece {
     uint64_t from_off, to_off, len;
 };
 
-/* May the piece be copied now: are both ends on the medium, may the nexus read and write there, do they not overlap? False:
- * the task has ended. */
-bool scsi_copy_allowed(struct scsi_task *task, const struct copy_piece *piece, bool to_read_only);
-/* The task comes to a piece. False: it stands in line. */
-bool scsi_copy_enter(struct scsi_task *task, const struct copy_piece *piece);
-/* The next step of a piece that was entered. False: all of it is done. */
-bool scsi_copy_step(struct scsi_task *task, const struct copy_piece *piece);
+/* Of a command that copies, in task->phase. */
+enum copy_phase { COPY_START, COPY_PIECE, COPY_MOVE };
+
+/*
+ * The next step of the piece that the task is at: it begins (COPY_PIECE) if it may be copied, as far as the medium, the
+ * rights of the nexus and the ranges go. False: all of it is done, and the task is at the next one. True: it waits for
+ * something, and its command is run again; or it has ended.
+ */
+bool scsi_copy_piece(struct scsi_task *task, const struct copy_piece *piece, bool to_read_only);
 
 /* The logical unit that this nexus knows by a NAA identifier, and whether it is read-only to it; the one that the task is
  * addressed to before others of the same name. NULL: none. */
