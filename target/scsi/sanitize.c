@@ -208,8 +208,8 @@ static void finish(struct scsi_sanitize *s)
 
 static void go_on(struct scsi_sanitize *s);
 
-/* The time the step should have taken, at the rate that is set. The one that gives the space back is as long as the
- * device, and no write that others would suffer from. */
+/* The time the step should have taken, at the rate that is set. Those that give the space back are no writes that others
+ * would suffer from. */
 static void step_over(struct scsi_sanitize *s)
 {
     uint64_t rate = s->lu->options.sanitize_rate;
@@ -264,6 +264,13 @@ static uint64_t step_bytes(const struct scsi_sanitize *s)
     return most;
 }
 
+/* So much space is given back at once: in whole rows, or it is not, and no more, so that a stop need not wait for long. */
+static uint64_t free_bytes(const struct scsi_sanitize *s)
+{
+    uint64_t row = MAX(s->lu->dev->info.optimal_io, lu_block(s->lu));
+    return MAX(SANITIZE_FREE_BYTES / row, 1u) * row;
+}
+
 static void fill_pages(struct scsi_sanitize *s)
 {
     struct page *page = s->pattern[s->pattern[1] != NULL ? s->pass % 2 : 0];
@@ -283,7 +290,7 @@ static void go_on(struct scsi_sanitize *s)
         fill_pages(s);
         submit(s, BLK_WRITE, MIN(left, step_bytes(s)));
     } else if (s->erase && s->pass == s->passes) {
-        submit(s, BLK_WRITE_ZEROES, left);
+        submit(s, BLK_WRITE_ZEROES, MIN(left, free_bytes(s)));
     } else {
         submit(s, BLK_FLUSH, 0);
     }

@@ -28,6 +28,7 @@
 #include "target/scsi/lu.h"
 
 enum { SANITIZE_PASSES_MAX = 31, SANITIZE_STEP_PAGES = 256 };
+#define SANITIZE_FREE_BYTES (256 * MIB)
 
 struct sanitize_order {
     bool erase;        /* BLOCK ERASE */

@@ -105,6 +105,35 @@ Test(scsi_sanitize, block_erase_overwrites_and_then_gives_the_space_back)
     rig_destroy(rig);
 }
 
+static void submit_nothing(struct blkdev *dev, struct blk_req *req)
+{
+    (void)dev;
+    blk_complete(req, BLK_OK);
+}
+
+Test(scsi_sanitize, space_is_given_back_in_bounded_steps_of_whole_rows)
+{
+    static const struct {
+        uint32_t row;
+        uint64_t longest;
+        unsigned steps; /* of 600 MiB */
+    } table[] = {
+        {0, 256 * MIB, 3}, {256 * KIB, 256 * MIB, 3}, {96 * KIB, 2730 * 96 * KIB, 3}, {400 * MIB, 400 * MIB, 2}};
+    static const struct blkdev_ops nothing = {.submit = submit_nothing};
+    for (unsigned i = 0; i < ARRAY_LENGTH(table); i++) {
+        struct rig *rig = rig_create(NULL);
+        rig->disk_ops = &nothing;
+        rig->disk->dev.info.size = 600 * MIB;
+        rig->disk->dev.info.optimal_io = table[i].row;
+        cr_expect_str_eq(order(rig, ERASE), "good");
+        cr_expect_eq(rig->longest, table[i].longest, "row %u", i);
+        cr_expect_eq(rig->disk->dev.counters.requests[BLK_WRITE_ZEROES], table[i].steps, "row %u", i);
+        cr_expect_eq(rig->disk->dev.counters.bytes[BLK_WRITE_ZEROES], 600 * MIB);
+        rig->disk->dev.info.size = RIG_DISK_BYTES;
+        rig_destroy(rig);
+    }
+}
+
 Test(scsi_sanitize, steps_are_whole_rows_within_what_the_device_takes)
 {
     static const struct {
