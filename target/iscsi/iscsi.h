@@ -58,7 +58,8 @@ struct iscsi_rule {
 int iscsi_server_set_access(struct iscsi_server *server, const char *target, const struct iscsi_rule *rules,
                             unsigned count, bool *new_secrets);
 /*
- * Which portal groups a target is served at; `count` 0, as at first: at all. Before it has sessions. 0, -ENOENT, -EINVAL.
+ * Which portal groups a target is served at; `count` 0, as at first: at all. 0, -ENOENT, -EINVAL, -EBUSY (it has
+ * sessions).
  */
 int iscsi_server_set_groups(struct iscsi_server *server, const char *target, const uint16_t *groups, unsigned count);
 /*

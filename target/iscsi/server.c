@@ -156,6 +156,15 @@ int iscsi_server_add_target(struct iscsi_server *server, struct scsi_target *scs
     return 0;
 }
 
+static bool has_connections(const struct iscsi_server *server, const struct iscsi_target *target)
+{
+    const struct connection *conn;
+    TAILQ_FOREACH(conn, &server->connections, server_link)
+    if (conn->target == target)
+        return true;
+    return false;
+}
+
 int iscsi_server_set_groups(struct iscsi_server *server, const char *name, const uint16_t *groups, unsigned count)
 {
     struct iscsi_target *target = target_find(server, name);
@@ -163,6 +172,8 @@ int iscsi_server_set_groups(struct iscsi_server *server, const char *name, const
         return -ENOENT;
     if (count > ISCSI_GROUPS_MAX)
         return -EINVAL;
+    if (has_connections(server, target)) /* they read the groups, perhaps on another loop */
+        return -EBUSY;
     for (unsigned i = 0; i < count; i++)
         target->groups[i] = groups[i];
     target->group_count = count;
@@ -249,9 +260,7 @@ static void drained_check(struct iscsi_server *server)
 /* The last session of a target that is being removed is gone. */
 static void removed_check(struct iscsi_server *server, struct iscsi_target *target)
 {
-    const struct connection *conn;
-    TAILQ_FOREACH(conn, &server->connections, server_link)
-    if (conn->target == target)
+    if (has_connections(server, target))
         return;
     TAILQ_REMOVE(&server->leaving, target, link);
     loop_defer(server->loop, target->removed);

@@ -128,6 +128,18 @@ Test(iscsi_portals, a_login_finds_the_target_in_its_groups_only_and_is_told_the_
     drop(ini);
 }
 
+Test(iscsi_portals, groups_stay_while_there_are_sessions)
+{
+    struct ini_rig *rig = plain_rig();
+    const uint16_t group = 7;
+    struct ini *ini = ini_session(rig, 1, "");
+    cr_expect_eq(iscsi_server_set_groups(rig->server, INI_TARGET, &group, 1), -EBUSY);
+    ini_drop(ini);
+    testloop_run_ready(rig->t);
+    cr_expect_eq(iscsi_server_set_groups(rig->server, INI_TARGET, &group, 1), 0);
+    ini_rig_drop(rig);
+}
+
 Test(iscsi_portals, logins_are_sent_elsewhere_with_an_address_without_tag)
 {
     for (unsigned permanent = 0; permanent < 2; permanent++) {
