@@ -123,9 +123,9 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     live_spares_config(a, a->config);
     live_patrols(a, a->config);
     live_rates(a, a->config);
-    live_serve(a, a->config, NULL, NULL);
     live_access(a, a->config, NULL, NULL);
     live_nbd_tls(a, a->config);
+    live_serve(a, a->config, NULL, NULL);
     if (live_listeners_open(a, a->config, why, why_len) < 0)
         return -1;
     live_portals_tell(a);
@@ -305,11 +305,11 @@ json_t *appliance_reload(struct appliance *a)
     }
     struct reload reload = {taken, refused};
     live_retire(a, config, tell_service, &reload);
-    live_serve(a, config, tell_service, &reload);
     live_access(a, config, tell_secrets, &reload);
     live_nbd_access(a, config);
     if (live_nbd_tls(a, config))
         append_text(taken, "certificates and keys of nbd.tls, for new connections");
+    live_serve(a, config, tell_service, &reload);
     live_patrols(a, config);
     live_rates(a, config);
     live_spares_config(a, config);

@@ -11,22 +11,39 @@
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
 
-/* The row for a volume; SCSI_VIEW_NOTHING if the target does not serve it. */
-static uint16_t row_of(const struct live_target *target, const char *volume)
+static bool serves_lun(const struct live_target *target, uint64_t lun)
+{
+    for (unsigned i = 0; i < target->luns_count; i++)
+        if (target->luns[i].lun == lun)
+            return true;
+    return false;
+}
+
+/*
+ * The row for a volume: the LUN behind which it is served, or, before that, will be. SCSI_VIEW_NOTHING if there is none,
+ * or another volume stands there, as it does until a restart when the config has changed it.
+ */
+static uint16_t row_of(const struct live_target *target, const struct config_list *luns, const char *volume)
 {
     for (unsigned i = 0; i < target->luns_count; i++)
         if (strcmp(target->luns[i].volume, volume) == 0)
             return (uint16_t)target->luns[i].lun;
+    for (unsigned i = 0; i < luns->count; i++) {
+        const struct config_lun *lun = config_item(luns, struct config_lun, i);
+        if (strcmp(lun->volume.text, volume) == 0 && !serves_lun(target, lun->lun))
+            return (uint16_t)lun->lun;
+    }
     return SCSI_VIEW_NOTHING;
 }
 
-static void view_make(struct scsi_view *view, const struct config_access *access, const struct live_target *target)
+static void view_make(struct scsi_view *view, const struct config_access *access, const struct config_list *luns,
+                      const struct live_target *target)
 {
     for (unsigned i = 0; i < SCSI_LUNS_MAX; i++)
         view->row[i] = access->luns.count > 0 ? SCSI_VIEW_NOTHING : (uint16_t)(i | SCSI_VIEW_READ_ONLY);
     for (unsigned i = 0; i < access->luns.count; i++) {
         const struct config_lun *lun = config_item(&access->luns, struct config_lun, i);
-        uint16_t row = row_of(target, lun->volume.text);
+        uint16_t row = row_of(target, luns, lun->volume.text);
         if (row == SCSI_VIEW_NOTHING)
             log_warn("LUN %u of rule \"%s\" of %s is not there: the target does not serve volume %s",
                      (unsigned)lun->lun, access->name.text, target->name, lun->volume.text);
@@ -62,7 +79,8 @@ static bool credential_make(const struct config *config, const struct config_tex
 }
 
 static bool rule_make(struct access_rules *rules, unsigned index, const struct config *config,
-                      const struct config_access *access, const struct live_target *target)
+                      const struct config_access *access, const struct config_list *luns,
+                      const struct live_target *target)
 {
     struct iscsi_rule *rule = &rules->rules[index];
     struct secret *secrets = &rules->secrets[2 * (size_t)index];
@@ -72,7 +90,7 @@ static bool rule_make(struct access_rules *rules, unsigned index, const struct c
                                 .addresses = texts_of(&access->addresses),
                                 .address_count = access->addresses.count};
     if (target != NULL && (access->read_only || access->luns.count > 0)) {
-        view_make(&rules->views[index], access, target);
+        view_make(&rules->views[index], access, luns, target);
         rule->view = &rules->views[index];
     }
     return credential_make(config, &access->user, &access->secret_file, &secrets[0], &rule->user, &rule->secret) &&
@@ -81,7 +99,7 @@ static bool rule_make(struct access_rules *rules, unsigned index, const struct c
 }
 
 bool access_rules_make(struct access_rules *rules, const struct config *config, const struct config_list *list,
-                       const struct live_target *target)
+                       const struct config_list *luns, const struct live_target *target)
 {
     bool good = true;
     *rules = (struct access_rules){0};
@@ -92,7 +110,8 @@ bool access_rules_make(struct access_rules *rules, const struct config *config, 
     rules->views = calloc(list->count, sizeof *rules->views);
     ASSERT(rules->rules != NULL && rules->secrets != NULL && rules->views != NULL);
     for (rules->count = 0; good && rules->count < list->count; rules->count++)
-        good = rule_make(rules, rules->count, config, config_item(list, struct config_access, rules->count), target);
+        good =
+            rule_make(rules, rules->count, config, config_item(list, struct config_access, rules->count), luns, target);
     if (!good)
         access_rules_wipe(rules);
     return good;
@@ -133,11 +152,11 @@ static void run_set_access(struct sync_call *call)
 
 /* True: a rule that was there before has another secret now. */
 static bool access_set(struct appliance *a, const struct config *config, const struct config_list *list,
-                       const struct live_target *target)
+                       const struct config_list *luns, const struct live_target *target)
 {
     struct access_call c = {.appliance = a, .target = target != NULL ? target->name : NULL};
     const char *what = target != NULL ? target->name : "discovery";
-    c.made = access_rules_make(&c.rules, config, list, target);
+    c.made = access_rules_make(&c.rules, config, list, luns, target);
     if (!c.made)
         log_error("iSCSI: nobody is admitted to %s", what);
     sync_call(&c.call, reactor_loop(a->reactors[0]), run_set_access);
@@ -150,12 +169,13 @@ static bool access_set(struct appliance *a, const struct config *config, const s
 void live_access(struct appliance *a, const struct config *config, live_secrets_told told, void *data)
 {
     char of[CONFIG_PATH_MAX + 32];
-    if (access_set(a, config, &config->iscsi.discovery, NULL) && told != NULL)
+    if (access_set(a, config, &config->iscsi.discovery, NULL, NULL) && told != NULL)
         told(data, "iSCSI discovery");
     for (unsigned i = 0; i < config->iscsi.targets.count; i++) {
         const struct config_target *target_config = config_item(&config->iscsi.targets, struct config_target, i);
         const struct live_target *target = live_target_find(a, target_config->name.text);
-        if (target == NULL || !access_set(a, config, &target_config->access, target) || told == NULL)
+        if (target == NULL || !access_set(a, config, &target_config->access, &target_config->luns, target) ||
+            told == NULL)
             continue;
         text_format(of, sizeof of, "iSCSI target \"%s\"", target->name);
         told(data, of);

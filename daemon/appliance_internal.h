@@ -257,11 +257,11 @@ struct access_rules {
     struct scsi_view *views;  /* one a rule */
 };
 
-/* Of a target that has its LUNs, or (NULL) of discovery. False: a secret cannot be read; that is logged. */
+/* Of a target, with the LUNs it has or is to have, or (NULL) of discovery. False: a secret cannot be read; that is logged. */
 bool access_rules_make(struct access_rules *rules, const struct config *config, const struct config_list *list,
-                       const struct live_target *target);
+                       const struct config_list *luns, const struct live_target *target);
 void access_rules_wipe(struct access_rules *rules);
-/* Who may discover, and use the targets that are served: as the config says now. */
+/* Who may discover, and use the targets that are served: as the config says now. Before live_serve() shows new LUNs. */
 typedef void (*live_secrets_told)(void *data, const char *of);
 void live_access(struct appliance *a, const struct config *config, live_secrets_told told, void *data);
 

@@ -100,7 +100,6 @@ void live_held_look(struct appliance *a)
     if (!atomic_load(&a->holding) || count_held(a) >= a->held)
         return;
     live_serve(a, a->config, NULL, NULL);
-    live_access(a, a->config, NULL, NULL); /* rules name LUNs that were not there */
 }
 
 /* --- cancel --- */

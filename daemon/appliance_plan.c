@@ -355,6 +355,7 @@ static void carry_out(struct plan *p)
     live_patrols(p->a, p->config);
     live_rates(p->a, p->config);
     live_spares_config(p->a, p->config);
+    live_access(p->a, p->config, NULL, NULL);
     live_serve(p->a, p->config, NULL, NULL);
 }
 

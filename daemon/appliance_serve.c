@@ -253,7 +253,7 @@ static int target_show(struct appliance *a, struct live_target *target, const st
         return -ENOMEM;
     for (unsigned i = 0; i < of->luns.count; i++)
         add_lun(a, target, config_item(&of->luns, struct config_lun, i));
-    if (!access_rules_make(&c.access, config, &of->access, target))
+    if (!access_rules_make(&c.access, config, &of->access, &of->luns, target))
         return -EACCES;
     sync_call(&c.call, reactor_loop(a->reactors[0]), run_register_target);
     access_rules_wipe(&c.access);

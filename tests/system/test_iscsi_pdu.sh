@@ -41,6 +41,15 @@ EXTRA_TARGETS=$(echo "$EXTRA_TARGETS" | sed "s|more-1\";|& access = ( { name = \
 EXTRA_TARGETS="$EXTRA_TARGETS, { name = \"$EXAMPLE:more-21\"; luns = ( { lun = 0; volume = \"r/w\"; } ); }"
 config 'ping_interval = "0 s";'
 theme reload $CTL reload
+# One gets a second LUN, and a list that keeps most from it.
+both='{ lun = 0; volume = "r/w"; }, { lun = 1; volume = "r/v"; }'
+list="{ name = \"a\"; initiators = [ \"$EXAMPLE:a\" ]; luns = ( $both ); }"
+list="$list, { name = \"others\"; initiators = [ \"$EXAMPLE:c*\" ]; luns = ( { lun = 0; volume = \"r/w\"; } ); }"
+EXTRA_TARGETS=$(echo "$EXTRA_TARGETS" | sed "s|more-2\"; luns = ( { [^}]* } )|more-2\"; access = ( $list ); luns = ( $both )|")
+config 'ping_interval = "0 s";'
+served=$TARGET TARGET=$EXAMPLE:more-2
+theme new_lun $CTL reload
+TARGET=$served
 stop_daemon
 config 'ping_interval = "1 s"; ping_timeout = "1 s";'
 launch_daemon
