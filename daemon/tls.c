@@ -5,13 +5,14 @@
  * for are two things: to receive may need the socket to take bytes (an answer to a new key), and bytes may be here
  * already though the socket is empty. So
  *
- *   recv_needs, send_needs   what the socket must be before recv or send can go on
- *   more                     the last recv did not come to the end of what is here: the owner, if it wants to read, is
- *                            called again in the next turn, by `again`
+ *   recv_needs   what the socket must be before recv can go on
+ *   more         the last recv did not come to the end of what is here: the owner, if it wants to read, is called again in
+ *                the next turn, by `again`
  *
- * A record is built in `record` and handed to OpenSSL whole. If the socket takes only a part, OpenSSL sends the rest when
- * it is called again, so `held` bytes of it must be what the owner sends next (core/stream.h); nothing that was called
- * sent is ever kept back here.
+ * What is sent is gathered into records, a few of them are sealed, and all of that goes to the socket in one call. If it
+ * takes only a part, the bytes that were sealed are `held`: they count as sent when the rest is gone, and are what the owner
+ * sends next (core/stream.h). So nothing that was called sent is ever kept back here. Where the kernel seals, bytes go to the
+ * socket as they are.
  *
  * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, emptied
  * before each call and after each failure, so that no connection sees what happened to another.
@@ -30,27 +31,25 @@
 #include "daemon/socket_internal.h"
 #include "daemon/tls_internal.h"
 
-enum { RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH };
-
 struct tls {
     SSL *ssl;
     stream_secured secured; /* NULL: the handshake is over */
     struct tls_handshake handshake;
-    unsigned wanted, recv_needs, send_needs;
-    bool broken, more;
+    unsigned wanted, recv_needs; /* of STREAM_READ, STREAM_WRITE */
+    bool broken, more, kernel_seals;
     size_t held;
     struct timer again;
     struct socket_stream *of;
     struct stream_proof proof;
-    uint8_t record[RECORD_BYTES];
+    uint8_t record[TLS_RECORD_BYTES];
+    struct tls_out out;
 };
 
 /* Watch the socket for what the owner's wishes come to. */
 static void watch(struct socket_stream *s)
 {
     struct tls *t = s->tls;
-    unsigned events = (t->wanted & STREAM_READ ? t->recv_needs : 0) | (t->wanted & STREAM_WRITE ? t->send_needs : 0);
-    socket_watch(s, events);
+    socket_watch(s, (t->wanted & STREAM_READ ? t->recv_needs : 0) | (t->wanted & STREAM_WRITE));
     if (!(t->wanted & STREAM_READ) || !t->more)
         timer_stop(s->stream.loop, &t->again);
     else if (!t->again.armed)
@@ -121,20 +120,6 @@ static size_t gather(const struct iovec *iov, int count, size_t from, uint8_t *o
     return done;
 }
 
-static ssize_t send_over(struct socket_stream *s, int result, size_t sent)
-{
-    struct tls *t = s->tls;
-    unsigned needs = needs_after(t, result);
-    ERR_clear_error();
-    if (needs == 0) {
-        t->broken = true;
-        return STREAM_BROKEN;
-    }
-    t->send_needs = needs;
-    watch(s);
-    return sent > 0 ? (ssize_t)sent : STREAM_AGAIN;
-}
-
 /* What was not taken before is what this begins with: core/stream.h. */
 static bool begins_with_held(const struct iovec *iov, int count, size_t held)
 {
@@ -142,6 +127,22 @@ static bool begins_with_held(const struct iovec *iov, int count, size_t held)
     for (int i = 0; i < count && len < held; i++)
         len += iov[i].iov_len;
     return len >= held;
+}
+
+/* Seal what the entries hold from `from` on, as much as is sent in one go. False: OpenSSL does not any more. */
+static bool seal(struct tls *t, const struct iovec *iov, int count, size_t from)
+{
+    bool good = true;
+    t->out.collects = true;
+    for (unsigned i = 0; i < TLS_RECORDS && good; i++) {
+        size_t len = gather(iov, count, from + t->held, t->record, TLS_RECORD_BYTES);
+        if (len == 0)
+            break;
+        good = SSL_write(t->ssl, t->record, (int)len) == (int)len;
+        t->held += len;
+    }
+    t->out.collects = false;
+    return good;
 }
 
 static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int count)
@@ -152,17 +153,22 @@ static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int coun
     ASSERT(count > 0 && t->secured == NULL && begins_with_held(iov, count, t->held));
     if (t->broken)
         return STREAM_BROKEN;
-    t->send_needs = STREAM_WRITE;
+    if (t->kernel_seals)
+        return socket_send(stream, iov, count);
     ERR_clear_error();
     for (;;) {
-        if (t->held == 0)
-            t->held = gather(iov, count, sent, t->record, RECORD_BYTES);
+        bool sealed = t->held > 0 || seal(t, iov, count, sent);
+        int flushed = sealed ? tls_out_flush(&t->out, s->fd) : -1;
+        if (flushed < 0) {
+            ERR_clear_error();
+            t->broken = true;
+            return STREAM_BROKEN;
+        }
+        if (flushed == 0)
+            return sent > 0 ? (ssize_t)sent : STREAM_AGAIN;
         if (t->held == 0)
             return (ssize_t)sent;
-        int n = SSL_write(t->ssl, t->record, (int)t->held);
-        if (n <= 0)
-            return send_over(s, n, sent);
-        sent += t->held; /* all of it, or it would not have been a success */
+        sent += t->held;
         t->held = 0;
     }
 }
@@ -244,6 +250,7 @@ static void handshake_over(struct socket_stream *s, const char *failure)
     if (failure == NULL) {
         tls_proof_take(t->ssl, &t->handshake, &t->proof);
         s->stream.proof = &t->proof;
+        t->kernel_seals = BIO_get_ktls_send(SSL_get_wbio(t->ssl));
         t->more = true; /* what the peer sent behind its last message may be here */
     }
     t->secured = NULL;
@@ -276,7 +283,7 @@ void tls_ready(struct socket_stream *s, unsigned event)
     struct tls *t = s->tls;
     if (t->secured != NULL)
         handshake_go_on(s);
-    else if ((t->wanted & STREAM_WRITE) && t->send_needs == event)
+    else if (t->wanted & STREAM_WRITE & event)
         s->stream.owner->writable(&s->stream);
     else if ((t->wanted & STREAM_READ) && t->recv_needs == event)
         s->stream.owner->readable(&s->stream);
@@ -299,17 +306,18 @@ bool tls_start(struct stream *stream, struct stream_credentials *credentials, st
 {
     struct socket_stream *s = socket_of(stream);
     ASSERT(loop_is_current(stream->loop));
-    struct tls *t = calloc(1, sizeof *t);
-    SSL *ssl = t != NULL ? tls_credentials_open(credentials, s->fd) : NULL;
+    struct tls *t = malloc(sizeof *t);
+    SSL *ssl = t != NULL ? tls_credentials_open(credentials, s->fd, &t->out) : NULL;
     if (ssl == NULL) {
         free(t);
         return false;
     }
+    memset(t, 0, offsetof(struct tls, record)); /* all but the buffers */
+    memset(&t->out, 0, offsetof(struct tls_out, bytes));
     t->ssl = ssl;
     t->of = s;
     t->secured = secured;
     t->recv_needs = STREAM_READ;
-    t->send_needs = STREAM_WRITE;
     t->again.fire = go_again;
     SSL_set_app_data(ssl, &t->handshake);
     socket_watch(s, 0);

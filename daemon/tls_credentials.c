@@ -13,7 +13,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/bytes.h"
@@ -234,36 +233,6 @@ static bool load_psks(struct loader *l)
 
 /* --- the context --- */
 
-/* As OpenSSL's own socket, but that a peer who has left makes no signal. */
-static int write_quietly(BIO *bio, const char *bytes, int len)
-{
-    int fd = -1;
-    if (BIO_get_ktls_send(bio)) /* its way of sending what is no data is its own; the daemon ignores the signal */
-        return BIO_meth_get_write(BIO_s_socket())(bio, bytes, len);
-    BIO_get_fd(bio, &fd);
-    errno = 0;
-    int sent = (int)send(fd, bytes, (size_t)len, MSG_NOSIGNAL);
-    BIO_clear_retry_flags(bio);
-    if (sent <= 0 && BIO_sock_should_retry(sent))
-        BIO_set_retry_write(bio);
-    return sent;
-}
-
-static BIO_METHOD *quiet_socket(void)
-{
-    const BIO_METHOD *like = BIO_s_socket();
-    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOCKET, "quiet socket");
-    bool good = method != NULL && BIO_meth_set_write(method, write_quietly) == 1 &&
-                BIO_meth_set_read(method, BIO_meth_get_read(like)) == 1 &&
-                BIO_meth_set_ctrl(method, BIO_meth_get_ctrl(like)) == 1 &&
-                BIO_meth_set_create(method, BIO_meth_get_create(like)) == 1 &&
-                BIO_meth_set_destroy(method, BIO_meth_get_destroy(like)) == 1;
-    if (good)
-        return method;
-    BIO_meth_free(method);
-    return NULL;
-}
-
 static void set_options(SSL_CTX *ctx)
 {
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
@@ -298,7 +267,7 @@ struct stream_credentials *tls_credentials_create(const struct tls_settings *set
     text_format(why, why_len, "OpenSSL cannot be set up"); /* what is said unless there is a better reason */
     if (good) {
         credentials->ctx = l.ctx;
-        credentials->socket = quiet_socket();
+        credentials->socket = tls_socket_method();
         atomic_init(&credentials->holders, 1);
         good = credentials->socket != NULL && load(&l);
         if (!good)
@@ -330,7 +299,7 @@ bool tls_credentials_same(const struct stream_credentials *a, const struct strea
     return memcmp(a->digest, b->digest, sizeof a->digest) == 0;
 }
 
-SSL *tls_credentials_open(struct stream_credentials *credentials, int fd)
+SSL *tls_credentials_open(struct stream_credentials *credentials, int fd, struct tls_out *out)
 {
     SSL *ssl = SSL_new(credentials->ctx);
     BIO *bio = ssl != NULL ? BIO_new(credentials->socket) : NULL;
@@ -340,6 +309,7 @@ SSL *tls_credentials_open(struct stream_credentials *credentials, int fd)
         return NULL;
     }
     BIO_set_fd(bio, fd, BIO_NOCLOSE);
+    BIO_set_app_data(bio, out);
     SSL_set_bio(ssl, bio, bio);
     atomic_fetch_add(&credentials->holders, 1);
     return ssl;
