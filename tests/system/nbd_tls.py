@@ -16,6 +16,7 @@ import time
 PORT, FOLDER, PID = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 EXPORT_NAME, ABORT, LIST, STARTTLS, INFO, GO, STRUCTURED_REPLY, SET_META = 1, 2, 3, 5, 6, 7, 8, 10
 ACK, SERVER = 1, 2
+FIGURES = []
 POLICY, INVALID, TLS_REQD, UNKNOWN = (1 << 31 | n for n in (2, 3, 5, 6))
 
 
@@ -229,6 +230,11 @@ def resident():
         return int(f.read().split()[1]) * 4096
 
 
+def sanitized():
+    with open(f"/proc/{PID}/maps") as f:
+        return "asan" in f.read()
+
+
 def descriptors():
     return len(os.listdir(f"/proc/{PID}/fd"))
 
@@ -253,7 +259,8 @@ def idle_connections_hold_little_and_leave_nothing():
     before = resident()
     clients = [go(Client("allow").start_tls()) for _ in range(200)]
     held = (resident() - before) / 200
-    assert held < 400 * 1024, held
+    FIGURES.append("idle ones hold %.0f KiB each" % (held / 1024))
+    assert held < 300 * 1024 or sanitized(), held
     for c in clients:
         c.s.close()
     until(lambda: descriptors() <= open_before)
@@ -301,7 +308,7 @@ def main():
     if PID == "fingerprint":
         print(hashlib.sha256(Client().start_tls().s.getpeercert(True)).hexdigest())
         return
-    cases = [f for f in list(globals().values()) if callable(f) and f.__module__ == "__main__" and f not in (Client, context, go, main, stop, resident, descriptors, cpu, until)]
+    cases = [f for f in list(globals().values()) if callable(f) and f.__module__ == "__main__" and f not in (Client, context, go, main, stop, resident, sanitized, descriptors, cpu, until)]
     for case in cases:
         try:
             case()
@@ -309,7 +316,7 @@ def main():
             print("in", case.__name__)
             raise
     Client().start_tls().info(b"v")
-    print(f"{len(cases)} cases of STARTTLS and TLS")
+    print(f"{len(cases)} cases of STARTTLS and TLS;", *FIGURES)
 
 
 main()
