@@ -33,6 +33,7 @@ struct live_spare {
     char path[CONFIG_PATH_MAX + 1];
     char array[SB_NAME_SIZE]; /* "": for all */
     char said[512];           /* what stands against it, as logged */
+    time_t asked_s;           /* of another machine: when it was looked at (monotonic) */
 };
 
 /* An array of the config, or found on a disk; `array` is NULL while it is not started, and `reason` says why. */

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/check.h"
@@ -25,7 +26,7 @@
 #include "daemon/remote_uri.h"
 #include "raid/spares.h"
 
-enum { SPARES_MAX = 64, NEEDS_MAX = 64 };
+enum { SPARES_MAX = 64, NEEDS_MAX = 64, REMOTE_PAUSE_S = 30 };
 
 /* --- the list --- */
 
@@ -250,6 +251,19 @@ static unsigned collect_needs(struct appliance *a, struct spare_need *needs)
 }
 
 /* Those that can be had now, in the order of the list. */
+/* A disk of another machine that was not fit lately: asking it each second might hold up all else. */
+static bool is_let_alone(struct live_spare *spare)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!remote_is_uri(spare->path))
+        return false;
+    if (spare->said[0] != '\0' && now.tv_sec - spare->asked_s < REMOTE_PAUSE_S)
+        return true;
+    spare->asked_s = now.tv_sec;
+    return false;
+}
+
 static unsigned collect_spares(struct appliance *a, struct spare *out, struct live_spare **of)
 {
     unsigned count = 0;
@@ -259,6 +273,8 @@ static unsigned collect_spares(struct appliance *a, struct spare *out, struct li
     {
         if (count == SPARES_MAX)
             break;
+        if (is_let_alone(spare))
+            continue;
         bool good = !is_member(a, spare->path) && look_at(a, spare->path, false, &out[count], why, sizeof why);
         if (!good && !is_member(a, spare->path) && strcmp(spare->said, why) != 0) {
             log_error("%s", why);

@@ -100,6 +100,8 @@ static const char *add_disk(struct search *search, const char *name, char *why, 
 {
     if (search->count == ASSEMBLY_DISKS_MAX)
         return "too many disks";
+    if (strstr(name, "://") != NULL)
+        return "it is on another machine: attach it (nbd-client, iscsiadm), and name its device";
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     struct found *disk = calloc(1, sizeof *disk);
     ASSERT(disk != NULL);

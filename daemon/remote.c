@@ -680,23 +680,30 @@ static struct remote *remote_create(struct reactor *reactor, const char *uri, bo
     return r;
 }
 
-struct blkdev *remote_open(struct reactor *reactor, const char *uri, bool member, char *why, size_t why_len)
+struct blkdev *remote_adopt(struct reactor *reactor, const char *uri, bool member, struct remote_session *session)
 {
-    char reason[200];
-    struct remote_session *session = remote_connect(uri, member, NULL, reason, sizeof reason);
-    struct remote *r = session != NULL ? remote_create(reactor, uri, member, session->driver->one_run) : NULL;
-    if (r == NULL) {
-        text_format(why, why_len, "%s cannot be used as a disk: %s", uri, session == NULL ? reason : "out of memory");
-        if (session != NULL)
-            session->driver->end(session, false);
+    struct remote *r = remote_create(reactor, uri, member, session->driver->one_run);
+    if (r == NULL)
         return NULL;
-    }
     r->session = session;
     r->facts = session->facts;
     struct blk_info info = session->facts.info;
     info.max_request = REMOTE_TRANSFER_MAX;
     blkdev_init(&r->dev, session->driver == &remote_nbd ? &nbd_ops : &iscsi_ops, reactor_loop(reactor), uri, &info);
     return &r->dev;
+}
+
+struct blkdev *remote_open(struct reactor *reactor, const char *uri, bool member, char *why, size_t why_len)
+{
+    char reason[200] = "out of memory";
+    struct remote_session *session = remote_connect(uri, member, NULL, reason, sizeof reason);
+    struct blkdev *dev = session != NULL ? remote_adopt(reactor, uri, member, session) : NULL;
+    if (dev == NULL) {
+        text_format(why, why_len, "%s cannot be used as a disk: %s", uri, reason);
+        if (session != NULL)
+            session->driver->end(session, false);
+    }
+    return dev;
 }
 
 bool remote_is(const struct blkdev *dev)

@@ -118,6 +118,9 @@ void remote_answer(struct remote_op *op, enum blk_status status);
 void remote_tune(int fd);
 void remote_reset(int fd);
 
+/* The device over a session that is ready, and now its own. NULL: no memory. */
+struct blkdev *remote_adopt(struct reactor *reactor, const char *uri, bool member, struct remote_session *session);
+
 /* --- daemon/remote_connect.c: sessions on a thread that may block --- */
 
 /* Where a label's first copies begin: superblock slots 0 and 1. */
