@@ -3,6 +3,9 @@
  * few pages and few requests: in one piece, and torn into pieces, both ways, on a device of another loop. However it
  * came, the same number of bytes must be answered; and when the client is gone nothing of it may be left, whether it
  * ended or was reset.
+ *
+ * Once more it comes by a listener with TLS, a piece at a time: what follows a STARTTLS in the same piece is clear text that
+ * ends the connection, what is in the next piece comes over TLS, from a client that may have only the half of it.
  */
 #include <string.h>
 
@@ -40,6 +43,12 @@ static void bench_start(struct bench *b, bool two_loops)
     add_export(b, "disk", false, false);
     add_export(b, "view", true, false);
     add_export(b, "", false, true);
+    static const char *const names[] = {"cn:*"};
+    const struct nbd_rule rule = {.name = "some", .clients = names, .client_count = 1, .read_only = true};
+    const struct nbd_access_options access = {.tls = NBD_TLS_ALLOW, .connections = 1, .rules = &rule, .rule_count = 1};
+    add_export(b, "some", false, false);
+    ASSERT(nbd_server_set_access(b->server, "some", &access, 0) == 0);
+    nbd_server_set_credentials(b->server, (struct stream_credentials *)b); /* opaque: any address will do */
 }
 
 static void run(struct bench *b)
@@ -78,6 +87,39 @@ static size_t serve(struct bench *b, const uint8_t *data, size_t len, uint32_t p
     return sent;
 }
 
+/* The end of an option is where most pieces end: so that much of a STARTTLS gets an answer. */
+static size_t piece_len(const uint8_t *data, size_t len, size_t max)
+{
+    size_t at = len < 16 ? len : 16;
+    while (at < len && at < max && memcmp(data + at, "IHAVEOPT", MIN((size_t)8, len - at)) != 0)
+        at++;
+    return at;
+}
+
+static void serve_secured(struct bench *b, const uint8_t *data, size_t len, enum nbd_tls tls)
+{
+    static const char *const names[] = {"cn:fuzzer"};
+    struct teststream *s = teststream_create(&b->near->loop, len);
+    memset(b->disk->bytes, 0, DISK_BYTES);
+    nbd_conn_open(b->server, &s->stream, tls);
+    for (size_t at = 0, part; at < len && !s->closed; at += part) {
+        part = at == 0 ? MIN(len, (size_t)4) : piece_len(data + at, len - at, 5000);
+        teststream_feed(s, data + at, part);
+        run(b);
+        if (s->secured != NULL && !s->closed && len % 5 == 0)
+            teststream_insecure(s, "of no account");
+        else if (s->secured != NULL && !s->closed)
+            teststream_secure(s, names, len % 2);
+        run(b);
+    }
+    if (!s->closed)
+        teststream_end(s);
+    run(b);
+    ASSERT(s->closed && nbd_server_connections(b->server) == 0);
+    ASSERT(page_pool_free(b->far->loop.pages) == PAGES);
+    teststream_destroy(s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct bench one, two;
@@ -90,5 +132,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     ASSERT(whole == torn);
     serve(&one, data, len, piece, RESET);
     serve(&two, data, len, 0, RESET);
+    serve_secured(&two, data, len, len % 3 == 0 ? NBD_TLS_REQUIRE : NBD_TLS_ALLOW);
     return 0;
 }

@@ -436,6 +436,8 @@ Test(tls, a_close_says_goodbye, .timeout = 60)
     host.stream->owner = &host_owner;
     host.stream->owner_data = &host;
     cr_assert(stream_start_tls(host.stream, b.credentials, secured_and_closed));
+    tls_credentials_free(b.credentials); /* a reload in the midst of it */
+    b.credentials = NULL;
     reactor_run(b.reactor);
     tls_client_join(&client);
     cr_expect(host.secured);

@@ -35,7 +35,8 @@ void tls_file(const struct tls_place *place, const char *name, const char *text,
     close(fd);
 }
 
-static void write_pem(const struct tls_place *place, const char *name, const char *suffix, X509 *certificate, EVP_PKEY *key)
+static void write_pem(const struct tls_place *place, const char *name, const char *suffix, X509 *certificate,
+                      EVP_PKEY *key)
 {
     char file[64], *text;
     BIO *bio = BIO_new(BIO_s_mem());
@@ -63,8 +64,8 @@ static X509 *new_certificate(struct tls_place *place, EVP_PKEY *key, const unsig
     X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
     X509_gmtime_adj(X509_getm_notAfter(certificate), 86400);
     X509_set_pubkey(certificate, key);
-    X509_NAME_add_entry_by_NID(X509_get_subject_name(certificate), NID_commonName, V_ASN1_UTF8STRING, common, common_len,
-                               -1, 0);
+    X509_NAME_add_entry_by_NID(X509_get_subject_name(certificate), NID_commonName, V_ASN1_UTF8STRING, common,
+                               common_len, -1, 0);
     return certificate;
 }
 
@@ -78,8 +79,8 @@ static void make_ca(struct tls_place *place, const char *name, EVP_PKEY **key, X
     write_pem(place, name, ".pem", *ca, NULL);
 }
 
-void tls_certificate(struct tls_place *place, const char *name, bool of_other, const unsigned char *common, int common_len,
-                     const char *names)
+void tls_certificate(struct tls_place *place, const char *name, bool of_other, const unsigned char *common,
+                     int common_len, const char *names)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *certificate = new_certificate(place, key, common, common_len), *ca = of_other ? place->other : place->ca;
@@ -142,7 +143,8 @@ struct stream_credentials *tls_credentials_of(const struct tls_settings *setting
 
 /* --- the client --- */
 
-static unsigned give_psk(SSL *ssl, const char *hint, char *name, unsigned name_len, unsigned char *key, unsigned key_len)
+static unsigned give_psk(SSL *ssl, const char *hint, char *name, unsigned name_len, unsigned char *key,
+                         unsigned key_len)
 {
     const struct tls_client *client = SSL_get_app_data(ssl);
     size_t len = 0;

@@ -29,8 +29,8 @@ void tls_place_drop(struct tls_place *place);
 const char *tls_path(const struct tls_place *place, const char *name);
 void tls_file(const struct tls_place *place, const char *name, const char *text, size_t len, unsigned mode);
 /* NAME.pem and NAME.key, signed by one of the CAs; `names` as OpenSSL's configuration writes subjectAltName, or NULL. */
-void tls_certificate(struct tls_place *place, const char *name, bool of_other, const unsigned char *common, int common_len,
-                     const char *names);
+void tls_certificate(struct tls_place *place, const char *name, bool of_other, const unsigned char *common,
+                     int common_len, const char *names);
 /* With certificates, the CA of clients, and PSKs. */
 struct tls_settings tls_settings_full(const struct tls_place *place);
 struct stream_credentials *tls_credentials_of(const struct tls_settings *settings);
