@@ -198,6 +198,7 @@ void nbd_conn_end(struct nbd_conn *conn)
     ASSERT(nbd_conn_in(conn, NBD_SERVING));
     sm_move(&conn->phase, NBD_ENDING);
     nbd_receive_drop(conn);
+    nbd_turns_conn_ends(conn);
     nbd_conn_settle(conn);
 }
 
@@ -214,6 +215,7 @@ void nbd_conn_cut(struct nbd_conn *conn, const char *why)
     if (served) {
         nbd_receive_drop(conn);
         nbd_reply_drop(conn);
+        nbd_turns_conn_cut(conn);
     }
     nbd_conn_settle(conn);
 }

@@ -13,7 +13,7 @@
  *   GONE         the stream is closed. Requests still at the device come home; then the server is told, and frees us.
  *
  * Who owns what. A request is in exactly one place: on the free list, `receiving` (at most one: its payload or its
- * pages are not there yet), at the device (in_flight), or on the list of replies. Pages belong to the request, from
+ * pages are not there yet), waiting for its turn (turns.h), at the device, or on the list of replies. Pages belong to the request, from
  * the moment its header was found good until the device has taken a write, or the socket a read.
  *
  * Nothing is allocated after GO. When requests, page vectors or pages run out the connection is `starved`: it stops
@@ -27,6 +27,7 @@
 
 #include "core/sm.h"
 #include "target/nbd/handshake.h"
+#include "target/nbd/turns.h"
 #include "target/nbd/protocol.h"
 #include "target/nbd/server.h"
 
@@ -40,7 +41,7 @@ enum {
     NBD_INPUT_BYTES = 65536,
     /* Pages of a request that needs no large vector: 128 KiB, the kernel client's longest by default, and an edge. */
     NBD_VECTOR_SMALL = 128 * 1024 / PAGE_BYTES + 1,
-    NBD_VECTOR_LARGE = NBD_PAYLOAD_MAX / PAGE_BYTES + 1,
+    NBD_VECTOR_LARGE = NBD_PAYLOAD_MAX / PAGE_BYTES + 1 + 2, /* and two that the ends of a ragged one are read into */
     NBD_PARTS_MAX = 8,
 };
 
@@ -65,7 +66,10 @@ struct nbd_request {
     enum nbd_fault fault;
     uint32_t received; /* payload bytes in the pages, or skipped */
     uint64_t begun_ns;
-    uint64_t at, end; /* what is left of the range that the device is asked for */
+    uint64_t at, end;   /* what is left of the range that the device is asked for */
+    unsigned blk_flags; /* for what it writes */
+    unsigned step;      /* ragged.c */
+    struct nbd_turn turn;
     struct blk_req blk;
 
     struct page **pages;            /* `small`, or a large vector of the connection's; NULL: none needed yet */
@@ -105,12 +109,12 @@ struct nbd_conn {
 
     /* Serving. */
     struct nbd_rules rules;
-    struct nbd_request *requests; /* all of them, limits.requests */
+    struct nbd_request *requests; /* all of them, limits.requests; the first `fresh` have been used */
+    uint32_t fresh;
     struct nbd_request_list free_requests;
     struct page **vectors, ***free_vectors; /* all large vectors, and a stack of those that are free */
     uint32_t free_vector_count;
-    uint32_t used;      /* requests that are not free */
-    uint32_t in_flight; /* requests at the device */
+    uint32_t used; /* requests that are not free */
 
     enum nbd_expect expect;
     struct nbd_request *receiving;
@@ -194,7 +198,18 @@ void nbd_request_release(struct nbd_request *request);
 void nbd_request_put_pages(struct nbd_request *request);
 /* Give it a place for `count` page pointers, unless it has one; false: no large vector is free. */
 bool nbd_request_get_vector(struct nbd_request *request, uint32_t count);
+/* Is it a write, or zeroes, that its first or last block must be read for? Pages that this needs. */
+static inline bool nbd_is_ragged(const struct nbd_request_header *head, const struct nbd_rules *rules)
+{
+    return ((head->off | head->len) & (rules->block - 1)) != 0 &&
+           (head->command == NBD_CMD_WRITE || head->command == NBD_CMD_WRITE_ZEROES);
+}
+uint32_t nbd_ragged_pages(const struct nbd_request_header *head);
+void nbd_ragged_start(struct nbd_request *request);
+
 void nbd_request_submit(struct nbd_request *request);
+/* It is its turn. */
+void nbd_request_start(struct nbd_request *request);
 /* Ask the device for what is left of the range. */
 void nbd_request_go(struct nbd_request *request, enum blk_op op, unsigned flags);
 /* The device is done with it. */

@@ -190,7 +190,6 @@ enum nbd_fault {
     NBD_FAULT_NOT_OFFERED,
     NBD_FAULT_READ_ONLY,
     NBD_FAULT_EMPTY,
-    NBD_FAULT_UNALIGNED,
     NBD_FAULT_TOO_LONG,
     NBD_FAULT_READ_TOO_LONG, /* where the client knows EOVERFLOW */
     NBD_FAULT_NO_PAYLOAD,    /* an extended write that does not say it has one */
@@ -215,7 +214,7 @@ struct nbd_request_header {
 /* What a request is measured against. */
 struct nbd_rules {
     uint64_t size;        /* bytes of the export */
-    uint32_t block;       /* a power of two: offsets and lengths of writes are multiples of this */
+    uint32_t block;       /* the device's, a power of two; other ranges are served as well */
     uint32_t payload_max; /* longest read or write */
     uint16_t flags;       /* transmission flags as they were offered */
     enum nbd_mode mode;

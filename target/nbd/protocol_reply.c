@@ -17,7 +17,6 @@ static const struct {
     [NBD_FAULT_NOT_OFFERED] = {NBD_EINVAL, "the export does not offer this command"},
     [NBD_FAULT_READ_ONLY] = {NBD_EPERM, "the export is read-only"},
     [NBD_FAULT_EMPTY] = {NBD_EINVAL, "the length is zero"},
-    [NBD_FAULT_UNALIGNED] = {NBD_EINVAL, "offset or length is not a multiple of the minimum block size"},
     [NBD_FAULT_TOO_LONG] = {NBD_EINVAL, "longer than the maximum payload"},
     [NBD_FAULT_READ_TOO_LONG] = {NBD_EOVERFLOW, "longer than the maximum payload"},
     [NBD_FAULT_NO_PAYLOAD] = {NBD_EINVAL, "a write without the payload flag"},

@@ -27,7 +27,6 @@ struct command_rule {
     uint16_t flags; /* command flags that mean something here */
     uint16_t needs; /* transmission flag without which the command does not exist; 0: always there */
     bool known, has_range, has_data, writes;
-    bool in_blocks;        /* the range must be of whole blocks */
     enum nbd_fault beyond; /* the fault of a range that passes the end */
 };
 
@@ -42,7 +41,6 @@ static const struct command_rule command_rules[] = {
                        .has_range = true,
                        .has_data = true,
                        .writes = true,
-                       .in_blocks = true,
                        .beyond = NBD_FAULT_NO_ROOM},
     [NBD_CMD_FLUSH] = {.known = true, .flags = NBD_CMD_FUA, .needs = NBD_FLAG_SEND_FLUSH},
     [NBD_CMD_TRIM] = {.known = true,
@@ -61,7 +59,6 @@ static const struct command_rule command_rules[] = {
                               .needs = NBD_FLAG_SEND_WRITE_ZEROES,
                               .has_range = true,
                               .writes = true,
-                              .in_blocks = true,
                               .beyond = NBD_FAULT_NO_ROOM},
     [NBD_CMD_BLOCK_STATUS] = {.known = true,
                               .flags = NBD_CMD_FUA | NBD_CMD_REQ_ONE | NBD_CMD_PAYLOAD_LEN,
@@ -116,8 +113,6 @@ static enum nbd_fault range_check(const struct nbd_request_header *request, cons
         return NBD_FAULT_EMPTY;
     if (rule->has_data && request->len > rules->payload_max)
         return too_long(request, rules);
-    if (rule->in_blocks && ((request->off | request->len) & (rules->block - 1)) != 0)
-        return NBD_FAULT_UNALIGNED;
     if (request->off > rules->size || request->len > rules->size - request->off)
         return rule->beyond;
     return NBD_FAULT_NONE;

@@ -6,7 +6,7 @@
  * whatever follows it into the buffer, by the same scatter recv.
  *
  *   HEADER   28 or 32 bytes and a free request -> checked
- *   PAGES    a good read, write or block status waits for a vector and for pages; it holds none meanwhile
+ *   PAGES    a good read, write, block status or ragged zeroes: waits for a vector and for pages; it holds none meanwhile
  *   PAYLOAD  a good write fills its pages -> to the device
  *   FILTER   a block status with a payload, which is short -> checked again
  *   REFUSED  the payload of a bad write is dropped -> answered. (Answered before, its reply could reach a client that
@@ -41,8 +41,11 @@ static bool stop_receiving(struct nbd_conn *conn)
 }
 
 /* A page for the extents that a block status is answered with. */
-static uint32_t pages_for(const struct nbd_request_header *head)
+static uint32_t pages_for(const struct nbd_request *request)
 {
+    const struct nbd_request_header *head = &request->head;
+    if (nbd_is_ragged(head, &request->conn->rules))
+        return nbd_ragged_pages(head);
     return head->command == NBD_CMD_BLOCK_STATUS ? 1 : page_count_for(head->off, head->len);
 }
 
@@ -56,6 +59,8 @@ static enum nbd_expect after_header(const struct nbd_request *request)
         return NBD_EXPECT_PAGES;
     case NBD_CMD_BLOCK_STATUS:
         return request->head.flags & NBD_CMD_PAYLOAD_LEN ? NBD_EXPECT_FILTER : NBD_EXPECT_PAGES;
+    case NBD_CMD_WRITE_ZEROES:
+        return nbd_is_ragged(&request->head, &request->conn->rules) ? NBD_EXPECT_PAGES : NBD_EXPECT_HEADER;
     default:
         return NBD_EXPECT_HEADER;
     }
@@ -113,7 +118,7 @@ static bool step_pages(struct nbd_conn *conn)
     struct nbd_request *request = conn->receiving;
     if (request->page_count > 0) /* pages_ready() was here */
         return pages_are_there(conn);
-    uint32_t count = pages_for(&request->head);
+    uint32_t count = pages_for(request);
     bool has_vector = nbd_request_get_vector(request, count);
     if (has_vector && !conn->pages_wait.waiting && page_pool_get(conn->loop->pages, request->pages, count)) {
         request->page_count = count;

@@ -6,7 +6,8 @@
  * a page of a read. A TRIM with FUA is a discard and a flush. CACHE is answered at once.
  *
  * The memory of all requests, and of the page vectors of long ones, is taken at GO. A large vector has room for
- * NBD_PAYLOAD_MAX; memory that was never touched costs nothing, so few bytes of it are ever real.
+ * NBD_PAYLOAD_MAX; memory that was never touched costs nothing, so few bytes of it are ever real, and of the requests
+ * only as many as were in flight at once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,10 +27,6 @@ int nbd_requests_create(struct nbd_conn *conn)
     if (conn->requests == NULL || conn->vectors == NULL || conn->free_vectors == NULL)
         return -ENOMEM; /* what there is goes with the connection */
     STAILQ_INIT(&conn->free_requests);
-    for (uint32_t i = 0; i < count; i++) {
-        conn->requests[i].conn = conn;
-        STAILQ_INSERT_TAIL(&conn->free_requests, &conn->requests[i], link);
-    }
     for (uint32_t i = 0; i < large; i++)
         conn->free_vectors[i] = conn->vectors + (size_t)i * NBD_VECTOR_LARGE;
     conn->free_vector_count = large;
@@ -44,18 +41,29 @@ void nbd_requests_free(struct nbd_conn *conn)
     free(conn->free_vectors);
 }
 
-/* The one used last comes first: it is warm. */
-struct nbd_request *nbd_request_take(struct nbd_conn *conn)
+/* The one used last comes first: it is warm. One that never was used is touched when it is needed. */
+static struct nbd_request *any_free(struct nbd_conn *conn)
 {
     struct nbd_request *request = STAILQ_FIRST(&conn->free_requests);
+    if (request != NULL)
+        STAILQ_REMOVE_HEAD(&conn->free_requests, link);
+    else if (conn->fresh < conn->server->limits.requests)
+        request = &conn->requests[conn->fresh++];
+    return request;
+}
+
+struct nbd_request *nbd_request_take(struct nbd_conn *conn)
+{
+    struct nbd_request *request = any_free(conn);
     if (request == NULL)
         return NULL;
-    STAILQ_REMOVE_HEAD(&conn->free_requests, link);
+    request->conn = conn;
     request->begun_ns = loop_now_ns(conn->loop);
     request->received = 0;
     request->pages = NULL;
     request->page_count = 0;
     request->part_count = request->part_next = 0;
+    request->turn.is_listed = false;
     conn->used++;
     return request;
 }
@@ -95,9 +103,10 @@ void nbd_request_release(struct nbd_request *request)
 void nbd_request_over(struct nbd_request *request, enum nbd_fault fault)
 {
     struct nbd_conn *conn = request->conn;
-    conn->in_flight--;
     request->fault = fault;
     flight_note("nbd done", request->head.cookie, fault);
+    if (request->turn.is_listed)
+        nbd_turn_over(request);
     if (nbd_conn_in(conn, NBD_GONE)) {
         nbd_request_release(request);
         nbd_conn_settle(conn);
@@ -169,9 +178,9 @@ static const struct {
     [NBD_CMD_BLOCK_STATUS] = {BLK_STATUS, false},
 };
 
-/* Where the client's range is not of whole blocks: all that it touches; of a trim those that lie in it whole, for of
- * the others something shall stay. */
-static void set_ragged_range(struct nbd_request *request)
+/* What is read of a range that is not of whole blocks: all that it touches; what is trimmed: those that lie in it
+ * whole, for of the others something shall stay. */
+static void set_range_in_blocks(struct nbd_request *request)
 {
     uint64_t block = request->conn->rules.block;
     if (request->head.command == NBD_CMD_TRIM) {
@@ -189,25 +198,32 @@ static bool is_done_at_once(const struct nbd_request *request, enum blk_op op)
     return request->head.command == NBD_CMD_CACHE || (op != BLK_FLUSH && request->at == request->end);
 }
 
+void nbd_request_start(struct nbd_request *request)
+{
+    const struct nbd_request_header *head = &request->head;
+    enum blk_op op = ways[head->command].op;
+    flight_note("nbd submit", head->cookie, head->off);
+    if (request->turn.is_ragged && request->turn.is_listed)
+        nbd_ragged_start(request);
+    else if (op == BLK_STATUS || (op == BLK_READ && head->len > PAGE_BYTES && nbd_holes_are_wanted(request)))
+        nbd_status_ask(request);
+    else
+        nbd_request_go(request, op, request->blk_flags);
+}
+
 void nbd_request_submit(struct nbd_request *request)
 {
     const struct nbd_request_header *head = &request->head;
     enum blk_op op = ways[head->command].op;
-    unsigned flags = head->flags & NBD_CMD_FUA && ways[head->command].can_be_durable ? BLK_FUA : 0;
+    request->blk_flags = head->flags & NBD_CMD_FUA && ways[head->command].can_be_durable ? BLK_FUA : 0;
     if (head->flags & NBD_CMD_NO_HOLE)
-        flags |= BLK_NO_UNMAP;
+        request->blk_flags |= BLK_NO_UNMAP;
     request->at = head->off;
     request->end = head->off + head->len;
     if (((head->off | head->len) & (request->conn->rules.block - 1)) != 0)
-        set_ragged_range(request);
-    if (is_done_at_once(request, op)) {
+        set_range_in_blocks(request);
+    if (is_done_at_once(request, op))
         nbd_reply(request);
-        return;
-    }
-    request->conn->in_flight++;
-    flight_note("nbd submit", head->cookie, head->off);
-    if (op == BLK_STATUS || (op == BLK_READ && head->len > PAGE_BYTES && nbd_holes_are_wanted(request)))
-        nbd_status_ask(request);
-    else
-        nbd_request_go(request, op, flags);
+    else if (!blk_op_writes(op) || nbd_turn_take(request, nbd_is_ragged(head, &request->conn->rules)))
+        nbd_request_start(request);
 }

@@ -82,8 +82,24 @@ static void export_free(struct nbd_export *export)
     free(export);
 }
 
+/* Of its device: one for all its exports. NULL: no memory. */
+static struct nbd_turns *turns_for(struct nbd_server *server, const struct blkdev *dev)
+{
+    struct nbd_turns *turns;
+    STAILQ_FOREACH(turns, &server->turns, link)
+    if (turns->dev == dev)
+        return turns;
+    turns = malloc(sizeof *turns);
+    if (turns != NULL) {
+        nbd_turns_init(turns, dev);
+        STAILQ_INSERT_TAIL(&server->turns, turns, link);
+    }
+    return turns;
+}
+
 /* With texts of its own, and a twin that shares them. NULL: no memory. */
-static struct nbd_export *export_create(const struct nbd_export_options *options, const char *description)
+static struct nbd_export *export_create(const struct nbd_export_options *options, const char *description,
+                                        struct nbd_turns *turns)
 {
     struct nbd_export *export = calloc(1, sizeof *export), *twin = calloc(1, sizeof *twin);
     if (export == NULL || twin == NULL) {
@@ -92,6 +108,7 @@ static struct nbd_export *export_create(const struct nbd_export_options *options
         return NULL;
     }
     *export = (struct nbd_export){.dev = options->dev,
+                                  .turns = turns,
                                   .read_only = options->read_only,
                                   .hidden = options->hidden,
                                   .name = strdup(options->name),
@@ -122,7 +139,8 @@ int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_opt
         return -EINVAL;
     if (nbd_export_find(server, options->name, (uint32_t)strlen(options->name)) != NULL)
         return -EEXIST;
-    struct nbd_export *export = export_create(options, description);
+    struct nbd_turns *turns = turns_for(server, options->dev);
+    struct nbd_export *export = turns != NULL ? export_create(options, description, turns) : NULL;
     if (export == NULL)
         return -ENOMEM;
     STAILQ_INSERT_TAIL(&server->exports, export, link);
@@ -153,6 +171,7 @@ struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits 
         server->limits.negotiation_ns = DEFAULT_NEGOTIATION_NS;
     server->grace.fire = grace_over;
     STAILQ_INIT(&server->exports);
+    STAILQ_INIT(&server->turns);
     TAILQ_INIT(&server->connections);
     return server;
 }
@@ -165,6 +184,11 @@ void nbd_server_destroy(struct nbd_server *server)
     while ((export = STAILQ_FIRST(&server->exports)) != NULL) {
         STAILQ_REMOVE_HEAD(&server->exports, link);
         export_free(export);
+    }
+    struct nbd_turns *turns;
+    while ((turns = STAILQ_FIRST(&server->turns)) != NULL) {
+        STAILQ_REMOVE_HEAD(&server->turns, link);
+        free(turns);
     }
     free(server);
 }

@@ -14,10 +14,12 @@
 #include "target/nbd/protocol.h"
 
 struct nbd_conn;
+struct nbd_turns;
 
 struct nbd_export {
     STAILQ_ENTRY(nbd_export) link;
     struct blkdev *dev;
+    struct nbd_turns *turns; /* of the device, on its loop */
     bool read_only, hidden;
     char *name, *description; /* description: "" if there is none */
     struct nbd_export *twin; /* the same, read-only, for clients who may not write; of a twin: what it is the twin of */
@@ -33,6 +35,7 @@ struct nbd_server {
     struct loop *loop;
     struct nbd_limits limits;
     STAILQ_HEAD(, nbd_export) exports;
+    STAILQ_HEAD(, nbd_turns) turns; /* one a device */
     TAILQ_HEAD(nbd_conn_list, nbd_conn) connections;
     uint32_t connection_count, last_id;
     struct stream_credentials *credentials; /* lent; NULL: no TLS */
