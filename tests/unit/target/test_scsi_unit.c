@@ -158,6 +158,22 @@ Test(scsi_unit, a_reservation_ends_with_its_nexus_and_with_resets)
     rig_destroy(rig);
 }
 
+Test(scsi_unit, a_new_size_is_told_and_there_when_it_is)
+{
+    struct rig *rig = rig_create(NULL);
+    struct scsi_nexus *const nexuses[] = {rig->a, rig->b};
+    rig->disk->dev.info.size = RIG_DISK_BYTES / 2;
+    blk_notify(&rig->disk->dev, BLK_EVENT_RESIZED);
+    for (unsigned i = 0; i < 2; i++) {
+        const uint8_t *read_capacity = CDB(0x9e, 0x10, [13] = 32);
+        cr_expect_str_eq(rig_outcome(rig_do(rig, nexuses[i], read_capacity, NULL, 0)), "6/2A/09");
+        cr_expect_eq(get_be64(rig_do(rig, nexuses[i], read_capacity, NULL, 0)->data), RIG_DISK_BYTES / 2 / 512 - 1);
+    }
+    EXPECT_OUTCOME(rig, rig->a, "5/21/00", NULL, 0, 0x28, [4] = RIG_DISK_BYTES / 2 / 512 >> 8, [8] = 1);
+    rig->disk->dev.info.size = RIG_DISK_BYTES;
+    rig_destroy(rig);
+}
+
 /* --- REPORT SUPPORTED OPERATION CODES --- */
 
 static const struct rig_reply *opcodes(struct rig *rig, uint8_t option, uint8_t opcode, uint8_t action)
