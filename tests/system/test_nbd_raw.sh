@@ -10,16 +10,25 @@ EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; }'
 EXTRA_EXPORTS=', { name = "ro"; volume = "r/w"; read_only = true; }, { name = "secret"; volume = "r/w"; hidden = true; },
     { name = "long-'$(printf 'n%.0s' $(seq 250))'"; volume = "r/w"; }'
 write_config raid5 'size = "168 MiB"; priority = 5; max_rate = "256 KiB";'
+make_certificates
+export ALLOW="$DIR/allow.sock"
 everything() { # in this state
     state=$1
-    for mode in $MODES; do theme commands "$mode"; done
+    for mode in $MODES; do
+        theme commands "$mode"
+        theme commands "$mode" tls
+    done
 }
 is_rebuilding() { $CTL status | grep -q 'rebuild of v'; }
 start_daemon
 wait_idle
+TLS_ADDRESS=$(tls_address)
 for mode in $MODES; do
     theme handshake "$mode"
+    theme handshake "$mode" tls
     theme field "$mode"
+    theme field "$mode" tls
+    theme starttls "$mode" tls
 done
 theme replay
 everything healthy
