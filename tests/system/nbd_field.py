@@ -27,15 +27,15 @@ def log_size():
     return os.path.getsize(LOG)
 
 
-@case("fault 4; case 14: reset with 64 READ and WRITE in flight, forty times")
+@case("fault 4; case 14: reset with 64 READ and WRITE in flight, again and again")
 def resets_with_requests_in_flight(rig):
-    for n in range(40):
+    for n in range(16):
         in_flight(rig, ((READ, WRITE), (WRITE,), (READ,), (ZEROES, TRIM, FLUSH, READ))[n % 4]).reset()
 
 
 @case("case 14: the same, closed; or closed after the first half of a payload, of a header, of a reply")
 def closes_with_requests_in_flight(rig):
-    for n in range(20):
+    for n in range(12):
         c = in_flight(rig)
         if n % 2:
             c.exactly(100)
@@ -49,8 +49,8 @@ def closes_with_requests_in_flight(rig):
 @case("case 14: a payload that ends in the middle is not written, not a byte of it")
 def half_a_payload_is_not_written(rig):
     rig.write(0, bytes(MIB))
-    for length in (4096, 65536, MIB):
-        for part in (1, 4095, length - 1):
+    for length in (4096, MIB):
+        for part in (1, length - 1):
             for end in (Connection.reset, lambda c: c.socket.close()):
                 c = rig.session()
                 c.send(c.submit(WRITE, 0, data=b"\xaa" * length)[1][:(32 if c.mode == EXTENDED else 28) + part])
@@ -105,10 +105,10 @@ def no_spinning(rig):
             c.socket.shutdown(socket.SHUT_WR)
         c.socket.close()
     idle = [rig.dial(), rig.connect(), rig.session(), in_flight(rig)]
-    time.sleep(0.3)
+    time.sleep(0.2)
     before = rig.cpu()
-    time.sleep(1)
-    assert rig.cpu() - before < 0.2, "%.2f s of CPU time in a second of silence" % (rig.cpu() - before)
+    time.sleep(0.5)
+    assert rig.cpu() - before < 0.1, "%.2f s of CPU time in half a second of silence" % (rig.cpu() - before)
     assert log_size() - log < 40000, "%d bytes of log" % (log_size() - log)
     assert len(idle) == 4
 
@@ -124,7 +124,7 @@ def many_connections_in_a_row(rig):
 
     turn(50)
     before = rig.resident_besides_pool()
-    turn(450)
+    turn(450 if not rig.tls else 150)
     assert rig.resident_besides_pool() - before < SLACK // 4, "%d KiB more" % (rig.resident_besides_pool() - before >> 10)
 
 
@@ -163,7 +163,7 @@ def writers_that_stall(rig):
 @case("clients that send random bytes behind GO: dropped, or answered with errors; nothing of it is taken for a write that was not one")
 def random_requests(rig):
     rng = random.Random(60)
-    for n in range(60):
+    for n in range(24):
         c = rig.session()
         out = b""
         for _ in range(rng.randrange(1, 30)):
@@ -176,7 +176,7 @@ def random_requests(rig):
             out += rng.randbytes(100)
         try:
             c.send(out)
-            c.socket.settimeout(0.05)
+            c.socket.settimeout(0.02)
             while c.socket.recv(65536):
                 pass
         except (OSError, ssl.SSLError):

@@ -41,7 +41,7 @@ def stop(rig):
         c.accepted(STARTTLS)
         c.send(b"\x16\x03\x01\x02\0\x01")
         others.append(c)
-    elif os.environ.get("NBD_TLS", "off") == "off":
+    else:
         others.append(rig.dial())
         others[-1].socket.shutdown(socket.SHUT_WR)
     idle = [rig.session() for _ in range(5)]

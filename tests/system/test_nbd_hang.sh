@@ -33,9 +33,12 @@ arrays = ( { name = "r"; disks = [ "$DIR/hanging" ]; volumes = ( { name = "v"; l
            { name = "s"; disks = [ "$DIR/d1" ]; volumes = ( { name = "v"; level = "jbod"; } ); } );
 nbd = { listen = [ "127.0.0.1:0" ]; exports = ( { name = "v"; volume = "r/v"; }, { name = "other"; volume = "s/v"; } ); };
 END
+make_certificates
 start_daemon
+TLS_ADDRESS=$(tls_address)
 for mode in $MODES; do
     WITHOUT="${WITHOUT:-} dead_writes" theme hang "$HELPER" "$mode"
+    WITHOUT="${WITHOUT:-} dead_writes" theme hang "$HELPER" "$mode" tls
 done
 stop_daemon
 trap cleanup EXIT

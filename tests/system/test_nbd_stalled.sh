@@ -10,9 +10,10 @@ sed -i 's/^nbd = {/& connections = 1200; half_open = 1200; half_open_per_address
 "$BUILD_DIR/corbeld" --config-keys | grep -A 2 'nbd.negotiation' | grep -q '30 s' || fail "handshakes may take longer than 30 s by default"
 export NEGOTIATION=3 POOL=256 KIB=256
 [ -z "$(echo "$BUILD_DIR" | grep san)" ] || KIB=2000 # the sanitizer's own
+make_certificates
 start_daemon
 wait_idle
-for mode in $MODES; do
-    theme stalled "$mode"
-done
+TLS_ADDRESS=$(tls_address)
+theme stalled simple
+theme stalled extended tls
 stop_daemon

@@ -5,16 +5,22 @@ cases=0 runs=0
 make_disks 3 96M
 write_config raid5 'size = "96 MiB";'
 sed -i 's/drain = "5 s"/drain = "3 s"/' "$CONFIG"
+make_certificates
 export GRACE=3 WRITTEN="$DIR/written"
 start_daemon
 wait_idle
-for mode in $MODES; do
-    theme stop "$mode"
+stop() { # MODE [tls]
+    TLS_ADDRESS=$(tls_address)
+    theme stop "$@"
     stopped=0
     wait "$PID" || stopped=$?
     PID=
     [ "$stopped" = 0 ] || fail "the daemon ended with status $stopped"
     launch_daemon
-    theme written "$mode"
+    theme written "$1"
+}
+for mode in $MODES; do
+    stop "$mode"
+    stop "$mode" tls
 done
 stop_daemon
