@@ -61,7 +61,7 @@ def others(rig):
 @case("case 11: a write whose client is gone never lands after a newer one of its successor, which sends it again")
 def dead_writes(rig):
     rng = random.Random(70)
-    for turn in range(24):
+    for turn in range(12):
         how = ("reset", "close", "half", "disc")[turn % 4]
         place, size = 512 * rng.randrange(64), rng.choice((512, 4096, 65536))
         with Stopped():

@@ -37,8 +37,8 @@ make_certificates
 start_daemon
 TLS_ADDRESS=$(tls_address)
 for mode in $MODES; do
-    WITHOUT="${WITHOUT:-} dead_writes" theme hang "$HELPER" "$mode"
-    WITHOUT="${WITHOUT:-} dead_writes" theme hang "$HELPER" "$mode" tls
+    theme hang "$HELPER" "$mode"
+    theme hang "$HELPER" "$mode" tls
 done
 stop_daemon
 trap cleanup EXIT
