@@ -199,7 +199,7 @@ static const struct config_key nbd_keys[] = {
     KEY_LIMITS(config_nbd, "half_open_per_address", half_open_per_address, KEY_NUMBER, "128", 1, 65536,
                "Of these, from one address."),
     KEY_LIMITS(config_nbd, "requests", requests, KEY_NUMBER, "128", 1, 4096, "In flight for each connection."),
-    KEY_LIMITS(config_nbd, "negotiation", negotiation_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
+    KEY_LIMITS(config_nbd, "negotiation", negotiation_ns, KEY_DURATION, "10 s", SECONDS(1), SECONDS(3600),
                "Time a client has to choose its export."),
     KEY_SUB(config_nbd, exports, KEY_GROUPS, &export_group, "What is served."),
 };

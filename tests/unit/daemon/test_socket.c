@@ -383,6 +383,54 @@ Test(listener, a_unix_socket_replaces_the_dead_and_respects_the_living, .timeout
     reactor_destroy(r);
 }
 
+Test(listener, a_unix_socket_has_the_mode_and_owner_it_is_given)
+{
+    const struct listener_file own = {0604, geteuid(), getegid()}, strange = {0600, 12345678, (gid_t)-1};
+    char why[300] = "";
+    struct stat st;
+    struct unix_place place;
+    struct reactor *r = new_reactor();
+    unix_place_init(&place);
+    struct listener *l = listener_open(r, place.address, &own, hall_enter, NULL, why, sizeof why);
+    cr_assert_not_null(l, "%s", why);
+    cr_expect(stat(place.path, &st) == 0 && (st.st_mode & 0777) == 0604 && st.st_gid == getegid());
+    listener_close(l);
+    l = listener_open(r, place.address, &strange, hall_enter, NULL, why, sizeof why);
+    cr_expect_eq(l != NULL, geteuid() == 0, "only root may give it away: %s", why);
+    if (l != NULL)
+        listener_close(l);
+    cr_expect(stat(place.path, &st) != 0, "no file is left, whichever way");
+    rmdir(place.directory);
+    reactor_destroy(r);
+}
+
+Test(listener, a_socket_that_listens_already_is_adopted, .timeout = 60)
+{
+    char address[120];
+    struct stat st;
+    struct unix_place place;
+    struct reactor *r = new_reactor();
+    struct hall hall = {.reactor = r, .wanted = 1};
+    unix_place_init(&place);
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    text_format(un.sun_path, sizeof un.sun_path, "%s", place.path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    cr_assert(fd >= 0 && bind(fd, (struct sockaddr *)&un, sizeof un) == 0 && listen(fd, 5) == 0);
+    struct listener *l = listener_adopt(r, fd, hall_enter, &hall);
+    cr_assert_not_null(l);
+    listener_address(l, address, sizeof address);
+    cr_expect_str_eq(address, place.address);
+    int guest = dial_unix(place.path);
+    reactor_run(r);
+    stream_close(hall.guests[0]);
+    close(guest);
+    listener_close(l);
+    cr_expect_eq(stat(place.path, &st), 0, "its file is another's");
+    unlink(place.path);
+    rmdir(place.directory);
+    reactor_destroy(r);
+}
+
 Test(listener, addresses_that_are_none_are_refused)
 {
     static const char *const addresses[] = {

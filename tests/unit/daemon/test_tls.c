@@ -251,6 +251,34 @@ Test(tls, without_a_certificate_where_none_is_needed_nothing_is_proved, .timeout
     bench_drop(&b);
 }
 
+Test(tls, keys_or_a_certificate_alone_will_do, .timeout = 60)
+{
+    struct bench b = bench_make();
+    const struct tls_settings full = tls_settings_full(&b.place);
+    const struct tls_settings keys = {.certificate = "", .key = "", .ca = "", .revoked = "", .psk = full.psk};
+    const struct tls_settings certificate = {
+        .certificate = full.certificate, .key = full.key, .ca = "", .revoked = "", .psk = ""};
+    for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+        struct tls_client carol = {.psk = key, .psk_name = "carol", .version = version};
+        struct tls_client alice = {.certificate = "alice", .version = version};
+        struct host host = {0}, other = {0};
+        tls_credentials_free(b.credentials);
+        b.credentials = tls_credentials_of(&keys);
+        bench_meet(&b, &carol, &host);
+        cr_expect(host.secured, "%s", host.failure);
+        cr_expect(host.stream->proof != NULL && strcmp(host.stream->proof->names[0], "psk:carol") == 0);
+        bench_part(&carol, &host);
+        tls_credentials_free(b.credentials);
+        b.credentials = tls_credentials_of(&certificate);
+        bench_meet(&b, &alice, &other);
+        cr_expect(other.secured, "%s", other.failure);
+        cr_expect(other.stream->proof != NULL && other.stream->proof->count == 0,
+                  "it was not asked for its certificate");
+        bench_part(&alice, &other);
+    }
+    bench_drop(&b);
+}
+
 /* --- bytes --- */
 
 enum { MUCH = 3 << 20 };

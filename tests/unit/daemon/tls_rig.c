@@ -20,8 +20,8 @@
 
 const char *tls_path(const struct tls_place *place, const char *name)
 {
-    static char paths[8][128];
-    static unsigned next;
+    static _Thread_local char paths[8][128];
+    static _Thread_local unsigned next;
     char *path = paths[next++ % ARRAY_LENGTH(paths)];
     text_format(path, sizeof paths[0], "%s/%s", place->dir, name);
     return path;
