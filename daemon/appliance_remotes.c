@@ -128,11 +128,85 @@ static const char *objection(const struct sb_array *array, const struct scan_dis
     return NULL;
 }
 
-static enum comeback join_again(struct appliance *a, struct live_array *live, struct live_remote *remote)
+struct state_call {
+    struct sync_call call;
+    struct live_array *live;
+    bool frozen;
+};
+
+static void run_state(struct sync_call *call)
+{
+    struct state_call *c = container_of(call, struct state_call, call);
+    struct array_info info;
+    array_info(c->live->array, &info);
+    c->frozen = strcmp(info.state, "frozen") == 0;
+    sync_finish(call);
+}
+
+static bool is_frozen(struct live_array *live)
+{
+    struct state_call c = {.live = live};
+    sync_call(&c.call, reactor_loop(live->home), run_state);
+    return c.frozen;
+}
+
+struct flush_call {
+    struct sync_call call;
+    struct blkdev *dev;
+    struct blk_req req;
+};
+
+static void flushed(struct blk_req *req)
+{
+    sync_finish(&container_of(req, struct flush_call, req)->call);
+}
+
+static void run_flush(struct sync_call *call)
+{
+    struct flush_call *c = container_of(call, struct flush_call, call);
+    c->req = (struct blk_req){.op = BLK_FLUSH, .done = flushed};
+    blk_submit(c->dev, &c->req);
+}
+
+/* An array that is idle has not noticed that a disk is gone: a flush asks all of them. */
+static void have_it_noticed(struct appliance *a, struct live_array *live)
+{
+    struct sb_array *description = live_array_describe(live);
+    for (unsigned i = 0; i < description->volumes_count; i++) {
+        char reference[2 * SB_NAME_SIZE + 2];
+        struct reactor *home;
+        text_format(reference, sizeof reference, "%s/%s", live->name, description->volumes[i].name);
+        struct flush_call c = {.dev = live_volume_find(a, reference, &home)};
+        if (c.dev != NULL)
+            sync_call(&c.call, c.dev->loop, run_flush);
+    }
+    free(description);
+}
+
+/* What the disk says of itself does not matter yet. */
+static bool must_wait(struct appliance *a, struct live_array *live, struct live_remote *remote,
+                      const struct blkdev *gone)
+{
+    if (is_frozen(live)) {
+        say_once(remote, live->name, "the array is frozen; restart corbeld when all its disks are back");
+        return true;
+    }
+    for (unsigned i = 0; gone != NULL && i < live->slots; i++)
+        if (live->disks[i].remote == gone && live_slot_is_written(live, i)) {
+            have_it_noticed(a, live);
+            return true;
+        }
+    return false;
+}
+
+static enum comeback join_again(struct appliance *a, struct live_array *live, struct live_remote *remote,
+                                const struct blkdev *gone)
 {
     char why[512] = "";
     int slot;
     enum comeback result = LATER;
+    if (must_wait(a, live, remote, gone))
+        return LATER;
     struct scan scan = {0};
     struct sb_array *description = live_array_describe(live);
     scan_add(&scan, live->home, remote->path, 0);
@@ -197,7 +271,7 @@ static void rest(struct live_remote *remote)
 static void answered(struct appliance *a, const struct config_array *config, struct live_array *live,
                      struct live_remote *remote, const struct blkdev *gone)
 {
-    enum comeback result = live->array != NULL ? join_again(a, live, remote) : start_again(a, config);
+    enum comeback result = live->array != NULL ? join_again(a, live, remote, gone) : start_again(a, config);
     if (live->array == NULL && result == LATER)
         return; /* the scan has looked: what is silent still is known */
     remote->silent = result == LATER;

@@ -25,11 +25,12 @@
 #include "daemon/remote_uri.h"
 
 enum { BOUNCES = 16, ZEROES = 64 * 1024, TRIES = 50 /* of a step that was not done */ };
-#define TICK_NS      200000000ull
-#define ANSWER_NS    6000000000ull /* R4 */
-#define SEARCH_NS    5000000000ull /* for a session lost, before the disk counts as gone */
-#define STOPPED_NS   2000000000ull /* between two ticks */
-#define ZERO_NS_BYTE 64            /* as raid/patience.h has it */
+#define TICK_NS        200000000ull
+#define ANSWER_NS      6000000000ull  /* R4 */
+#define SEARCH_NS      5000000000ull  /* for a session lost, while requests wait, before the disk counts as gone */
+#define SEARCH_IDLE_NS 20000000000ull /* while none does */
+#define STOPPED_NS     2000000000ull  /* between two ticks */
+#define ZERO_NS_BYTE   64             /* as raid/patience.h has it */
 
 enum remote_state { REMOTE_JOINED, REMOTE_SEARCHING, REMOTE_GONE };
 static const struct sm_state states[] = {
@@ -66,7 +67,8 @@ struct remote {
     bool watching, read_wanted, write_wanted;
     struct task late; /* send what was issued in this turn */
     struct timer tick;
-    uint64_t heard_ns, lost_ns, ticked_ns;
+    uint64_t heard_ns, ticked_ns;
+    uint64_t give_up_ns;       /* searching: when */
     uint64_t written, flushed; /* writes over, and those of them that a flush has covered: R1 */
     struct remote_canary canaries[REMOTE_CANARIES];
     struct blk_req_list waiting;
@@ -178,6 +180,11 @@ static void go_gone(struct remote *r, const char *why)
     timer_stop(r->dev.loop, &r->tick);
 }
 
+static bool somebody_waits(const struct remote *r)
+{
+    return !STAILQ_EMPTY(&r->waiting) || !TAILQ_EMPTY(&r->stalled);
+}
+
 static bool writes_under_way(const struct slot_list *list)
 {
     const struct slot *slot;
@@ -225,8 +232,8 @@ static void lose(struct remote *r, const char *why)
     }
     log_warn("disk %s: %s; trying again", r->uri, text);
     sm_move(&r->state, REMOTE_SEARCHING);
-    r->lost_ns = now(r);
     TAILQ_CONCAT(&r->stalled, &r->flying, link);
+    r->give_up_ns = now(r) + (somebody_waits(r) ? SEARCH_NS : SEARCH_IDLE_NS);
     tick_start(r);
     search(r);
 }
@@ -517,7 +524,7 @@ static void ticks(struct timer *timer)
     if (now(r) - r->ticked_ns > STOPPED_NS) /* it was us who were not there */
         r->heard_ns = now(r);
     r->ticked_ns = now(r);
-    if (state_of(r) == REMOTE_SEARCHING && now(r) - r->lost_ns > SEARCH_NS) {
+    if (state_of(r) == REMOTE_SEARCHING && now(r) > r->give_up_ns) {
         char why[256];
         text_format(why, sizeof why, "not found again in time: %s", r->why);
         go_gone(r, why);
@@ -600,6 +607,8 @@ static void remote_submit(struct blkdev *dev, struct blk_req *req)
         blk_complete(req, BLK_GONE);
         return;
     }
+    if (state_of(r) == REMOTE_SEARCHING && !somebody_waits(r))
+        r->give_up_ns = MIN(r->give_up_ns, now(r) + SEARCH_NS);
     STAILQ_INSERT_TAIL(&r->waiting, req, link);
     if (state_of(r) == REMOTE_JOINED && !r->watching)
         join(r, r->session);

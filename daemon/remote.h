@@ -9,7 +9,7 @@
  *                  v                                                  |
  *      open --> JOINED --(lost; nothing in doubt)--> SEARCHING -------+
  *                  |                                    |
- *                  +--(lost; writes in doubt)--> GONE <-+ not found within 5 s, or it is another disk
+ *                  +--(lost; writes in doubt)--> GONE <-+ not found in time, or it is another disk
  *
  * R1  A write is in doubt from its beginning until a flush that began after its end has succeeded. When the session is
  *     lost then, nobody can tell whether the other machine did the write, has it in a volatile cache that may be lost
@@ -17,7 +17,7 @@
  *     member, and catches it up when it has been found again (daemon/appliance_remotes.c): what it missed, and what was
  *     not flushed to it, stands in the region map.
  * R2  When nothing is in doubt (only reads, or flushes without anything to flush, are under way), a lost session is
- *     made again quietly, and they are repeated. Requests wait that long.
+ *     made again quietly, and they are repeated. Requests wait for that, up to 5 s; while none does it may take 20 s.
  * R3  It must be the same disk then: of the same size, with the same identity, and with the same bytes where labels
  *     stand (CANARIES), as they were last read or written here. Else somebody else has used it: BLK_GONE.
  * R4  The other end is lost when it has not answered anything for 6 s while a request is overdue. That is less than

@@ -42,6 +42,17 @@ state_is optimal || fail "'$(array_state)' after a pause: $(tail -n 5 "$LOG")"
 grep -q "disk $(nbd_of a) is back" "$LOG" || fail "a was not found again quietly"
 [ "$(grep -c 'was away and is back' "$LOG")" = 1 ] || fail "a was lost in a pause"
 
+# It is away for longer while nobody asks: it is lost when it is back, and is caught up at once.
+gone() { [ "$(grep -c "disk $(nbd_of b) is gone" "$LOG")" = 2 ]; }
+is_clean() { [ "$(status_field dirty_bytes)" = 0 ] && [ "$(status_field clean)" = true ]; }
+wait_for_long is_clean || fail "rows do not become clean"
+kill_remote b
+wait_for_long gone || fail "b is not gone: $(tail -n 5 "$LOG")"
+state_is optimal || fail "'$(array_state)', and nobody has asked"
+start_remote b
+wait_for_long sh -c "[ \$(grep -c 'was away and is back' '$LOG') = 2 ]" || fail "b did not come back: $(tail -n 5 "$LOG")"
+wait_for_long whole || fail "b is not whole: $($CTL status)"
+
 # Not there at a start: degraded; then it is, and joins.
 stop_daemon
 kill_remote c

@@ -44,6 +44,7 @@ for name in a b c; do kill_remote "$name"; done
 qemu-io -f raw -c 'write -P 2 0 16M' "$NBD" >/dev/null 2>&1 && fail "a write without disks"
 wait_for state_is frozen || fail "'$(array_state)' without any disk"
 for name in a b c; do start_remote "$name"; done
+wait_for grep -q 'answers again, and is not taken back: the array is frozen; restart' "$LOG" || fail "nothing is said"
 kill_daemon
 launch_daemon
 wait_for whole || fail "'$(array_state)' started again: $($CTL array list)"
