@@ -7,6 +7,7 @@ faulty_nbd_server.py PORT FILE FLAGS [NAME=VALUE...]
                   bad OFFSET LENGTH   reads that touch these bytes answer EIO, until a write covers them
                   shutdown            everything answers ESHUTDOWN
                   no-flush            flushes answer EIO
+                  full OFFSET LENGTH  writes that touch these bytes answer ENOSPC
                   split               replies are sent in two pieces, some time apart
 """
 import os
@@ -18,7 +19,7 @@ import time
 
 MAGIC, OPTION, REPLY = 0x4E42444D41474943, 0x49484156454F5054, 0x3E889045565A9
 READ, WRITE, DISC, FLUSH, TRIM, ZEROES = 0, 1, 2, 3, 4, 6
-EIO, EINVAL, ESHUTDOWN = 5, 22, 108
+EIO, EINVAL, ENOSPC, ESHUTDOWN = 5, 22, 28, 108
 FLAG = {"r": 1 << 1, "f": 1 << 2, "u": 1 << 3, "t": 1 << 5, "z": 1 << 6}
 
 
@@ -51,6 +52,10 @@ class Server:
         return [block for fault in self.faults() if fault and fault[0] == "bad"
                 for block in range(int(fault[1]), int(fault[1]) + int(fault[2]), 512)
                 if offset < block + 512 and block < offset + length and block not in self.mended]
+
+    def is_full(self, offset, length):
+        return any(fault and fault[0] == "full" and offset < int(fault[1]) + int(fault[2]) and int(fault[1]) < offset + length
+                   for fault in self.faults())
 
     def mend(self, offset, length):
         self.mended += self.bad_blocks(offset, length)
@@ -117,6 +122,8 @@ class Server:
         error = 0
         if self.says("shutdown"):
             error = ESHUTDOWN
+        elif command in (WRITE, ZEROES) and self.is_full(offset, length):
+            error = ENOSPC
         elif command == READ:
             error = EIO if self.bad_blocks(offset, length) else 0
             data = b"" if error else os.pread(self.file, length, offset)
