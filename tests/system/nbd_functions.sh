@@ -4,7 +4,7 @@ python=/usr/bin/python3
 export PYTHONDONTWRITEBYTECODE=1 LOG
 here=$(dirname "$0")
 MODES=${MODES:-simple structured extended}
-# A certificate of the server that clients can check; $TLS is what the config says of it.
+# A certificate of the server that clients can check, and a shared key; and listeners that want TLS (TCP), or allow it (Unix).
 make_certificates() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=CA" -keyout "$DIR/ca.key" -out "$DIR/ca.pem" \
         -addext basicConstraints=critical,CA:true -addext keyUsage=critical,keyCertSign 2>/dev/null || fail "openssl req"
@@ -15,8 +15,9 @@ make_certificates() {
     chmod 0600 "$DIR/server.key"
     NBD_CA=$DIR/ca.pem
     export NBD_CA
-    TLS="tls = { mode = \"off\"; certificate = \"$DIR/server.pem\"; key = \"$DIR/server.key\"; };
-        listeners = ( { address = \"127.0.0.1:0\"; tls = \"require\"; },
+    (umask 077 && printf 'carol:%064d\n' 1 >"$DIR/psk")
+    TLS="tls = { mode = \"off\"; certificate = \"$DIR/server.pem\"; key = \"$DIR/server.key\"; psk = \"$DIR/psk\"; };
+        listeners = ( { address = \"127.0.0.1:0\"; tls = \"require\"; }, { address = \"[::1]:0\"; tls = \"require\"; },
                       { address = \"unix:$DIR/allow.sock\"; tls = \"allow\"; mode = \"0600\"; } );"
     sed -i "s|^nbd = {|& $(echo "$TLS" | tr '\n' ' ')|" "$CONFIG"
 }

@@ -23,7 +23,7 @@ for structured in (True, False):
     assert c.can_flush() and c.can_fua() and c.can_trim() and c.can_zero() and c.can_multi_conn() and c.can_df() == structured
     rng, shadow = random.Random(1), bytearray(random.Random(2).randbytes(8 * MIB))
     c.pwrite(shadow, 0)
-    for n in range(200):
+    for n in range(80):
         at, length = rng.randrange(0, 15000) * 512, rng.choice((512, 4096, 65536, 300 * 512))
         kind = n % 5
         if kind < 2:
