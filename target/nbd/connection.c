@@ -1,8 +1,9 @@
 /*
  * The life of a connection: see target/nbd/connection.h for the drawing, and for who owns what.
  *
- * Two ways to end. nbd_conn_end() is the polite one (DISC, the client's end, a drain): nothing more is received, what
- * was accepted is answered, then the stream is closed. nbd_conn_cut() closes the stream at once (a reset, a stream out
+ * Two ways to end. nbd_conn_end() is the polite one (DISC, the client's end): nothing more is received, what was
+ * accepted is answered, then the stream is closed. Before that, a connection that is asked to end (a drain) goes on
+ * receiving until it has answered what had come by then, and answers the rest with ESHUTDOWN. nbd_conn_cut() closes the stream at once (a reset, a stream out
  * of step, the grace period is over): replies are dropped, requests at the device come home unanswered. Both lead to
  * GONE; when the last request and the last queued task have come home the server is told.
  *
@@ -177,7 +178,7 @@ static bool is_stalled(struct nbd_conn *conn)
     conn->moved_before = conn->moved_bytes;
     conn->still_looks = moved == 0 ? conn->still_looks + 1 : 0;
     return (stuck && moved < CRAWL_BYTES) ||
-           (conn->still_looks >= STALL_LOOKS && (scarce || nbd_conn_in(conn, NBD_ENDING)));
+           (conn->still_looks >= STALL_LOOKS && (scarce || conn->refuses || nbd_conn_in(conn, NBD_ENDING)));
 }
 
 static void stall_fire(struct timer *timer)
@@ -235,8 +236,18 @@ static void settle_gone(struct nbd_conn *conn)
     loop_defer(conn->loop, &conn->over_task);
 }
 
+/* It was asked to end, and all that it had accepted is answered; but for a request that is not here in full. */
+static bool has_served(const struct nbd_conn *conn)
+{
+    return conn->refuses && !conn->starved && conn->used == (conn->receiving != NULL);
+}
+
 void nbd_conn_settle(struct nbd_conn *conn)
 {
+    if (nbd_conn_in(conn, NBD_SERVING) && has_served(conn)) {
+        nbd_conn_end(conn); /* settles what ends */
+        return;
+    }
     if (nbd_conn_in(conn, NBD_ENDING) && conn->used == 0)
         nbd_conn_cut(conn, "finished"); /* settles what is gone */
     else if (nbd_conn_in(conn, NBD_GONE))
@@ -256,7 +267,6 @@ void nbd_conn_obey(struct nbd_conn *conn, enum nbd_order order)
     if (order == NBD_ORDER_CUT || nbd_conn_in(conn, NBD_NEGOTIATING)) {
         nbd_conn_cut(conn, "the server stops");
     } else if (nbd_conn_in(conn, NBD_SERVING)) {
-        conn->input_over = true;
-        nbd_receive_run(conn);
+        nbd_receive_refuse(conn);
     }
 }

@@ -9,6 +9,8 @@
  *   NEGOTIATING  on the server's loop; handshake.c has the word. No request, no page, no device.
  *   MOVING       the stream is on its way to the device's loop: nobody touches it. An order of the server waits.
  *   SERVING      on the device's loop. receive.c turns bytes into requests, request.c carries them out, reply.c answers.
+ *                After the order to end (`refuses`) what comes is answered with ESHUTDOWN, until what came before is
+ *                answered.
  *   ENDING       nothing is received any more; what was accepted is finished and answered.
  *   GONE         the stream is closed. Requests still at the device come home; then the server is told, and frees us.
  *
@@ -120,6 +122,8 @@ struct nbd_conn {
     struct nbd_request *receiving;
     bool starved;    /* input waits for a request, a vector or pages */
     bool input_over; /* nothing more is received; what is in `input` still counts */
+    bool refuses;    /* requests that begin at refused_from and behind: of received_bytes */
+    uint64_t received_bytes, refused_from;
     struct page_waiter pages_wait;
     struct task resume;
 
@@ -185,6 +189,8 @@ struct iovec nbd_input_room(struct nbd_input *in);
 /* receive.c: bytes into requests. */
 void nbd_receive_init(struct nbd_conn *conn);
 void nbd_receive_readable(struct nbd_conn *conn);
+/* What the socket holds now is the last that is accepted; the rest will be refused. */
+void nbd_receive_refuse(struct nbd_conn *conn);
 /* Go on with what is in the input buffer. */
 void nbd_receive_run(struct nbd_conn *conn);
 /* Forget the request that is not here in full. */

@@ -197,6 +197,7 @@ enum nbd_fault {
     NBD_FAULT_FILTER,        /* block status with a payload that makes no sense */
     NBD_FAULT_BEYOND_END,    /* read, trim, cache, block status */
     NBD_FAULT_NO_ROOM,       /* write, write zeroes beyond the end */
+    NBD_FAULT_SHUTDOWN,      /* it came after the order to end */
     NBD_FAULT_SLOW,          /* zeroes that are to be fast and would not be */
     NBD_FAULT_MEDIA,
     NBD_FAULT_GONE,

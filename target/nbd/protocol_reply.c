@@ -24,6 +24,7 @@ static const struct {
     [NBD_FAULT_FILTER] = {NBD_EINVAL, "a payload that names no contexts that were selected"},
     [NBD_FAULT_BEYOND_END] = {NBD_EINVAL, "beyond the end of the export"},
     [NBD_FAULT_NO_ROOM] = {NBD_ENOSPC, "beyond the end of the export"},
+    [NBD_FAULT_SHUTDOWN] = {NBD_ESHUTDOWN, "the server stops serving this connection"},
     [NBD_FAULT_SLOW] = {NBD_ENOTSUP, "writing these zeroes would not be fast"},
     [NBD_FAULT_MEDIA] = {NBD_EIO, "media error"},
     [NBD_FAULT_GONE] = {NBD_EIO, "the device is gone"},

@@ -66,6 +66,12 @@ static enum nbd_expect after_header(const struct nbd_request *request)
     }
 }
 
+/* Of a request whose header was just taken. */
+static bool is_refused(const struct nbd_conn *conn)
+{
+    return conn->refuses && conn->received_bytes - nbd_input_len(&conn->input) > conn->refused_from;
+}
+
 /* False: starved, nothing was consumed. */
 static bool step_header(struct nbd_conn *conn)
 {
@@ -86,7 +92,7 @@ static bool step_header(struct nbd_conn *conn)
     conn->input.start += bytes;
     conn->rules.size = conn->export->dev->info.size;
     request->head = head;
-    request->fault = nbd_request_check(&head, &conn->rules);
+    request->fault = is_refused(conn) ? NBD_FAULT_SHUTDOWN : nbd_request_check(&head, &conn->rules);
     conn->expect = after_header(request);
     if (conn->expect == NBD_EXPECT_HEADER)
         nbd_request_submit(request);
@@ -261,6 +267,7 @@ static bool receive_once(struct nbd_conn *conn)
         return false;
     }
     conn->moved_bytes += (uint64_t)got;
+    conn->received_bytes += (uint64_t)got;
     uint64_t direct = MIN((uint64_t)got, to_pages);
     if (direct > 0)
         conn->receiving->received += (uint32_t)direct;
@@ -278,6 +285,17 @@ void nbd_receive_readable(struct nbd_conn *conn)
     }
 }
 
+void nbd_receive_refuse(struct nbd_conn *conn)
+{
+    if (!conn->starved)
+        nbd_receive_readable(conn);
+    if (!nbd_conn_in(conn, NBD_SERVING) || conn->refuses)
+        return;
+    conn->refuses = true;
+    conn->refused_from = conn->received_bytes;
+    nbd_receive_run(conn);
+}
+
 void nbd_receive_drop(struct nbd_conn *conn)
 {
     page_pool_wait_cancel(conn->loop->pages, &conn->pages_wait);
@@ -288,6 +306,7 @@ void nbd_receive_drop(struct nbd_conn *conn)
 
 void nbd_receive_init(struct nbd_conn *conn)
 {
+    conn->received_bytes = nbd_input_len(&conn->input);
     conn->pages_wait.ready = pages_ready;
     conn->resume.run = resume;
 }

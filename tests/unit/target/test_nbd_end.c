@@ -433,3 +433,73 @@ Test(nbd, connections_of_one_export_share_its_device)
     p.s = second;
     peer_stop(&p);
 }
+
+/* By the document: what is underway is finished, what comes after the order is ESHUTDOWN, and then the end. */
+Test(nbd, requests_that_come_while_it_stops_are_told_so)
+{
+    static uint8_t data[300000];
+    for (unsigned mode = 0; mode < 6; mode++) {
+        struct holder h;
+        struct drained drained = {.task.run = on_drained};
+        struct peer p = peer_holding(&(struct peer_setup){.two_loops = mode & 1}, &h, 1 * MIB, mode / 2);
+        peer_write(&p, 0, 1, 0, data, 512);
+        peer_run(&p);
+        peer_request(&p, 0, NBD_CMD_READ, 2, 0, 512); /* in the socket when the order comes: accepted */
+        nbd_server_drain(p.server, 1000000000, &drained.task);
+        peer_run(&p);
+        cr_expect_eq(h.count, 2u);
+        cr_expect_eq(teststream_sent(p.s), 0u);
+        peer_ask(&p, 0, NBD_CMD_READ, 0, 512, NBD_ESHUTDOWN);
+        peer_ask(&p, 0, NBD_CMD_FLUSH, 0, 0, NBD_ESHUTDOWN);
+        peer_ask(&p, 0, 4711, 0, 0, NBD_ESHUTDOWN);
+        peer_write(&p, NBD_CMD_FUA, 3, 4096, data, sizeof data); /* taken, and nothing done with it */
+        peer_run(&p);
+        peer_expect(&p, 3, NBD_ESHUTDOWN);
+        peer_request(&p, 0, NBD_CMD_WRITE, 4, 4096, 512);
+        teststream_feed(p.s, data, 100); /* the rest is not waited for */
+        peer_run(&p);
+        cr_expect_eq(h.seen, 2u);
+        cr_expect_not(p.s->closed, "two are underway");
+        holder_end(&h, false, BLK_OK, 0);
+        peer_run(&p);
+        peer_expect(&p, 1, 0);
+        cr_expect_not(p.s->closed);
+        holder_end(&h, false, BLK_OK, 0);
+        peer_run(&p);
+        cr_expect_eq(peer_take(&p, NULL, 512).cookie, 2u);
+        cr_expect_eq(teststream_sent(p.s), 0u);
+        cr_expect(p.s->closed);
+        cr_expect(drained.flag);
+        teststream_destroy(p.s);
+        stop_drained(&p);
+    }
+}
+
+/* It may say goodbye, go, or be reset meanwhile. */
+Test(nbd, a_client_that_goes_while_the_server_stops_leaves_nothing)
+{
+    for (unsigned way = 0; way < 3; way++) {
+        struct holder h;
+        struct drained drained = {.task.run = on_drained};
+        struct peer p = peer_holding(&plain, &h, 1 * MIB, NBD_EXTENDED);
+        peer_request(&p, 0, NBD_CMD_READ, 1, 0, 512);
+        peer_run(&p);
+        nbd_server_drain(p.server, 1000000000, &drained.task);
+        peer_run(&p);
+        peer_ask(&p, 0, NBD_CMD_READ, 0, 512, NBD_ESHUTDOWN);
+        if (way == 0)
+            peer_request(&p, 0, NBD_CMD_DISC, 2, 0, 0);
+        else if (way == 1)
+            teststream_end(p.s);
+        else
+            teststream_break(p.s);
+        peer_run(&p);
+        cr_expect_eq(p.s->closed, way == 2);
+        holder_end_all(&h, BLK_OK);
+        peer_run(&p);
+        cr_expect_eq(teststream_sent(p.s), way == 2 ? 0u : 40u + 512);
+        cr_expect(drained.flag);
+        teststream_destroy(p.s);
+        stop_drained(&p);
+    }
+}
