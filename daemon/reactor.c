@@ -8,6 +8,11 @@
  * System calls are paid per turn: one epoll_wait, one io_uring_enter, and one sendmsg for each connection that has
  * replies. A turn that left something ready does not sleep in the next wait.
  *
+ * Time stands still while the process is stopped (a machine that is paused or moved, a debugger, SIGSTOP), or does not
+ * get to run. Else the first thing to happen behind such a pause would be that all deadlines have passed: disks that have
+ * answered long ago would be given up before anybody has looked. So a turn that comes more than 2 s after the timer that
+ * was to wake it counts as one second.
+ *
  * The mailbox is a stack of tasks: a caller pushes with compare-and-swap, the reactor takes the whole stack and turns
  * it round. Whoever pushes on an empty stack writes the eventfd; the others know that this is done. The eventfd is
  * watched edge-triggered and so is never read.
@@ -42,6 +47,8 @@ enum {
 };
 
 #define LAST_WAIT_NS 2000000000ull /* for disks, at the end */
+#define STOPPED_NS   2000000000ull /* behind a timer that is due */
+#define RESUMED_NS   1000000000ull
 
 struct reactor {
     struct loop loop;
@@ -56,6 +63,7 @@ struct reactor {
     bool more;         /* the last turn left tasks ready */
     bool spins;        /* the last wait was over within SPIN_NS */
     uint64_t alarm_ns; /* the time the alarm is set to; UINT64_MAX: not set */
+    uint64_t stood_ns; /* how long time stood still, in all */
     uint64_t random[32];
     unsigned random_used; /* of them */
     pthread_t thread;
@@ -151,12 +159,26 @@ static void collect_mail(struct reactor *r)
 
 /* --- the turn --- */
 
+/* The loop's time: that of the machine, without what was slept through. */
+static uint64_t time_ns(const struct reactor *r)
+{
+    return clock_ns() - r->stood_ns;
+}
+
 void reactor_woken(struct reactor *r)
 {
     if (r->woken)
         return;
+    uint64_t now = time_ns(r), due = loop_next_timer_ns(&r->loop);
+    if (now > STOPPED_NS && now - STOPPED_NS > due && now - r->loop.now_ns > STOPPED_NS) {
+        uint64_t stood = now - r->loop.now_ns - RESUMED_NS;
+        log_warn("reactor %s did not run for %llu s: stopped, or the machine is too busy", r->name,
+                 (unsigned long long)(stood + RESUMED_NS) / 1000000000);
+        r->stood_ns += stood;
+        now -= stood;
+    }
     r->woken = true;
-    r->loop.now_ns = clock_ns();
+    r->loop.now_ns = now;
 }
 
 /* The wait was ended; what is there is collected by the turn. */
@@ -188,7 +210,7 @@ static bool set_alarm(struct reactor *r)
     if (due == UINT64_MAX) {
         event_del(&r->alarm_event);
     } else {
-        uint64_t now = clock_ns();
+        uint64_t now = time_ns(r);
         if (due <= now)
             return true;
         uint64_t delay_us = (due - now + 999) / 1000;
@@ -206,10 +228,10 @@ static bool set_alarm(struct reactor *r)
  */
 static void wait_for_events(struct reactor *r)
 {
-    uint64_t start = clock_ns(), now = start;
+    uint64_t start = time_ns(r), now = start;
     while (r->spins && !r->woken && now < start + SPIN_NS) {
         event_base_loop(r->base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
-        now = clock_ns();
+        now = time_ns(r);
     }
     if (!r->woken)
         event_base_loop(r->base, EVLOOP_ONCE);

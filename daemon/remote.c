@@ -29,7 +29,6 @@ enum { BOUNCES = 16, ZEROES = 64 * 1024, TRIES = 50 /* of a step that was not do
 #define ANSWER_NS      6000000000ull  /* R4 */
 #define SEARCH_NS      5000000000ull  /* for a session lost, while requests wait, before the disk counts as gone */
 #define SEARCH_IDLE_NS 20000000000ull /* while none does */
-#define STOPPED_NS     2000000000ull  /* between two ticks */
 #define ZERO_NS_BYTE   64             /* as raid/patience.h has it */
 
 enum remote_state { REMOTE_JOINED, REMOTE_SEARCHING, REMOTE_GONE };
@@ -67,7 +66,7 @@ struct remote {
     bool watching, read_wanted, write_wanted;
     struct task late; /* send what was issued in this turn */
     struct timer tick;
-    uint64_t heard_ns, ticked_ns;
+    uint64_t heard_ns;
     uint64_t give_up_ns;       /* searching: when */
     uint64_t written, flushed; /* writes over, and those of them that a flush has covered: R1 */
     struct remote_canary canaries[REMOTE_CANARIES];
@@ -106,10 +105,8 @@ static uint64_t now(const struct remote *r)
 
 static void tick_start(struct remote *r)
 {
-    if (r->tick.armed)
-        return;
-    r->ticked_ns = now(r);
-    timer_start(r->dev.loop, &r->tick, TICK_NS);
+    if (!r->tick.armed)
+        timer_start(r->dev.loop, &r->tick, TICK_NS);
 }
 
 /* --- the descriptor --- */
@@ -521,9 +518,6 @@ static void stalled_again(struct remote *r)
 static void ticks(struct timer *timer)
 {
     struct remote *r = container_of(timer, struct remote, tick);
-    if (now(r) - r->ticked_ns > STOPPED_NS) /* it was us who were not there */
-        r->heard_ns = now(r);
-    r->ticked_ns = now(r);
     if (state_of(r) == REMOTE_SEARCHING && now(r) > r->give_up_ns) {
         char why[256];
         text_format(why, sizeof why, "not found again in time: %s", r->why);

@@ -286,3 +286,61 @@ Test(reactor, destroy_finishes_what_is_under_way, .timeout = 60)
     reactor_destroy(r);
     cr_expect_eq(left, 0);
 }
+
+/* --- a pause --- */
+
+struct pause {
+    struct task task, after;
+    struct timer soon, later;
+    struct reactor *reactor;
+    bool ran;             /* what was ready when the pause began */
+    bool soon_late_to_it; /* a deadline passed before that */
+    uint64_t began_ns, ended_ns;
+};
+
+static void soon_fires(struct timer *timer)
+{
+    struct pause *p = container_of(timer, struct pause, soon);
+    p->soon_late_to_it = p->ran;
+}
+
+static void later_fires(struct timer *timer)
+{
+    struct pause *p = container_of(timer, struct pause, later);
+    p->ended_ns = loop_now_ns(reactor_loop(p->reactor));
+    reactor_stop(p->reactor);
+}
+
+static void after_the_pause(struct task *task)
+{
+    container_of(task, struct pause, after)->ran = true;
+}
+
+/* As if the process was stopped here: what another thread has sent meanwhile is found behind it. */
+static void pause_begins(struct task *task)
+{
+    const struct timespec four_seconds = {.tv_sec = 4};
+    struct pause *p = container_of(task, struct pause, task);
+    struct loop *loop = reactor_loop(p->reactor);
+    p->began_ns = loop_now_ns(loop);
+    timer_start(loop, &p->soon, 1500000000);
+    timer_start(loop, &p->later, 1600000000);
+    nanosleep(&four_seconds, NULL);
+    loop_defer(loop, &p->after);
+}
+
+Test(reactor, deadlines_do_not_pass_while_it_is_stopped, .timeout = 60)
+{
+    struct reactor *r = new_reactor(true);
+    struct pause p = {.reactor = r,
+                      .task.run = pause_begins,
+                      .after.run = after_the_pause,
+                      .soon.fire = soon_fires,
+                      .later.fire = later_fires};
+    loop_defer(reactor_loop(r), &p.task);
+    reactor_run(r);
+    cr_expect(p.soon_late_to_it, "what was ready came first");
+    cr_expect_lt(p.ended_ns - p.began_ns, 3000000000ull, "the pause does not count");
+    cr_expect_geq(p.ended_ns - p.began_ns, 1600000000ull);
+    reactor_destroy(r);
+}
