@@ -44,9 +44,9 @@ static bool stop_receiving(struct nbd_conn *conn)
 static uint32_t pages_for(const struct nbd_request *request)
 {
     const struct nbd_request_header *head = &request->head;
-    if (nbd_is_ragged(head, &request->conn->rules))
-        return nbd_ragged_pages(head);
-    return head->command == NBD_CMD_BLOCK_STATUS ? 1 : page_count_for(head->off, head->len);
+    if (head->command == NBD_CMD_READ || !nbd_is_ragged(head, &request->conn->rules))
+        return head->command == NBD_CMD_BLOCK_STATUS ? 1 : page_count_for(head->off, head->len);
+    return nbd_ragged_pages(head);
 }
 
 static enum nbd_expect after_header(const struct nbd_request *request)

@@ -72,12 +72,19 @@ static void build(struct nbd_request *request)
     request->data_at = request->head.off % PAGE_BYTES;
     if (request->part_count > 0 && request->fault == NBD_FAULT_NONE) {
         build_parts(request);
+        if (request->part_count == 1 && request->parts[0].is_hole)
+            nbd_request_put_pages(request);
         return;
     }
     size_t head_len = build_one(request, &len);
+    struct nbd_part *part = &request->parts[0];
     request->part_count = 1;
-    request->parts[0] = (struct nbd_part){.len = len, .head_len = (uint16_t)head_len};
+    part->len = len;
+    part->head_len = (uint16_t)head_len;
+    part->is_hole = false;
     request->reply_len = head_len + len;
+    if (len == 0)
+        nbd_request_put_pages(request);
 }
 
 static void count(struct nbd_request *request)
@@ -98,8 +105,6 @@ void nbd_reply(struct nbd_request *request)
     struct nbd_conn *conn = request->conn;
     build(request);
     count(request);
-    if (request->part_count == 1 && (request->parts[0].len == 0 || request->parts[0].is_hole))
-        nbd_request_put_pages(request);
     STAILQ_INSERT_TAIL(&conn->replies, request, link);
     if (!conn->blocked)
         loop_defer_late(conn->loop, &conn->flush);

@@ -117,11 +117,16 @@ void nbd_request_over(struct nbd_request *request, enum nbd_fault fault)
 
 static void done(struct blk_req *blk);
 
+static inline bool has_data(enum blk_op op)
+{
+    return op == BLK_READ || op == BLK_WRITE;
+}
+
 /* Bytes of the next piece; where there are further ones it ends at a page boundary. */
 static uint64_t piece_len(const struct blkdev *dev, enum blk_op op, uint64_t off, uint64_t left)
 {
     uint64_t max = dev->info.max_request;
-    if (!blk_op_has_data(op) || max == 0 || left <= max)
+    if (max == 0 || left <= max || !has_data(op))
         return left;
     return round_down(off + max, PAGE_BYTES) - off;
 }
@@ -129,20 +134,24 @@ static uint64_t piece_len(const struct blkdev *dev, enum blk_op op, uint64_t off
 void nbd_request_go(struct nbd_request *request, enum blk_op op, unsigned flags)
 {
     struct blkdev *dev = request->conn->export->dev;
-    request->blk = (struct blk_req){.op = op, .flags = flags, .done = done};
+    struct blk_req *blk = &request->blk;
+    uint64_t off = 0, len = 0;
     if (op != BLK_FLUSH) {
-        uint64_t off = request->at, len = piece_len(dev, op, off, request->end - off);
+        off = request->at;
+        len = piece_len(dev, op, off, request->end - off);
         if (off + len > dev->info.size) { /* the device shrank since the header was checked */
             nbd_request_over(request, NBD_FAULT_BEYOND_END);
             return;
         }
-        request->blk.off = off;
-        request->blk.len = len;
         request->at += len;
-        if (blk_op_has_data(op))
-            request->blk.pages = request->pages + (off / PAGE_BYTES - request->head.off / PAGE_BYTES);
     }
-    blk_submit(dev, &request->blk);
+    blk->op = op; /* all that an owner sets; the rest is the device's, and clean since it was last done */
+    blk->flags = flags;
+    blk->off = off;
+    blk->len = len;
+    blk->pages = has_data(op) ? request->pages + (off / PAGE_BYTES - request->head.off / PAGE_BYTES) : NULL;
+    blk->done = done;
+    blk_submit(dev, blk);
 }
 
 static bool submit_rest(struct nbd_request *request)
@@ -170,12 +179,15 @@ static void done(struct blk_req *blk)
 /* How a command reaches the device. */
 static const struct {
     enum blk_op op;
-    bool can_be_durable;
+    bool can_be_durable, writes;
 } ways[] = {
-    [NBD_CMD_READ] = {BLK_READ, false},           [NBD_CMD_WRITE] = {BLK_WRITE, true},
-    [NBD_CMD_FLUSH] = {BLK_FLUSH, false},         [NBD_CMD_TRIM] = {BLK_DISCARD, false},
-    [NBD_CMD_CACHE] = {BLK_READ, false},          [NBD_CMD_WRITE_ZEROES] = {BLK_WRITE_ZEROES, true},
-    [NBD_CMD_BLOCK_STATUS] = {BLK_STATUS, false},
+    [NBD_CMD_READ] = {.op = BLK_READ},
+    [NBD_CMD_WRITE] = {.op = BLK_WRITE, .writes = true, .can_be_durable = true},
+    [NBD_CMD_FLUSH] = {.op = BLK_FLUSH},
+    [NBD_CMD_TRIM] = {.op = BLK_DISCARD, .writes = true},
+    [NBD_CMD_CACHE] = {.op = BLK_READ},
+    [NBD_CMD_WRITE_ZEROES] = {.op = BLK_WRITE_ZEROES, .writes = true, .can_be_durable = true},
+    [NBD_CMD_BLOCK_STATUS] = {.op = BLK_STATUS},
 };
 
 /* What is read of a range that is not of whole blocks: all that it touches; what is trimmed: those that lie in it
@@ -198,12 +210,11 @@ static bool is_done_at_once(const struct nbd_request *request, enum blk_op op)
     return request->head.command == NBD_CMD_CACHE || (op != BLK_FLUSH && request->at == request->end);
 }
 
-void nbd_request_start(struct nbd_request *request)
+static inline void start(struct nbd_request *request, enum blk_op op, bool is_ragged)
 {
     const struct nbd_request_header *head = &request->head;
-    enum blk_op op = ways[head->command].op;
     flight_note("nbd submit", head->cookie, head->off);
-    if (request->turn.is_ragged && request->turn.is_listed)
+    if (is_ragged)
         nbd_ragged_start(request);
     else if (op == BLK_STATUS || (op == BLK_READ && head->len > PAGE_BYTES && nbd_holes_are_wanted(request)))
         nbd_status_ask(request);
@@ -211,19 +222,26 @@ void nbd_request_start(struct nbd_request *request)
         nbd_request_go(request, op, request->blk_flags);
 }
 
+void nbd_request_start(struct nbd_request *request)
+{
+    start(request, ways[request->head.command].op, request->turn.is_ragged);
+}
+
 void nbd_request_submit(struct nbd_request *request)
 {
     const struct nbd_request_header *head = &request->head;
     enum blk_op op = ways[head->command].op;
+    bool is_torn = ((head->off | head->len) & (request->conn->rules.block - 1)) != 0;
     request->blk_flags = head->flags & NBD_CMD_FUA && ways[head->command].can_be_durable ? BLK_FUA : 0;
     if (head->flags & NBD_CMD_NO_HOLE)
         request->blk_flags |= BLK_NO_UNMAP;
     request->at = head->off;
     request->end = head->off + head->len;
-    if (((head->off | head->len) & (request->conn->rules.block - 1)) != 0)
+    if (is_torn)
         set_range_in_blocks(request);
+    bool is_ragged = is_torn && nbd_is_ragged(head, &request->conn->rules);
     if (is_done_at_once(request, op))
         nbd_reply(request);
-    else if (!blk_op_writes(op) || nbd_turn_take(request, nbd_is_ragged(head, &request->conn->rules)))
-        nbd_request_start(request);
+    else if (!ways[head->command].writes || nbd_turn_take(request, is_ragged))
+        start(request, op, is_ragged);
 }
