@@ -347,7 +347,7 @@ static int parse_arguments(int argc, char **argv, struct arguments *out)
  * connections that are gone leave holes in the heap for good. */
 static void set_up_malloc(void)
 {
-    mallopt(M_MMAP_THRESHOLD, 64 * 1024);
+    mallopt(M_MMAP_THRESHOLD, 32 * 1024);
     mallopt(M_TRIM_THRESHOLD, 128 * 1024);
 }
 

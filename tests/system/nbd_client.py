@@ -565,7 +565,13 @@ def nothing_left(rig, before):
     descriptors, threads, resident = before
     assert until(lambda: rig.descriptors() <= descriptors), "%d descriptors, %d before" % (rig.descriptors(), descriptors)
     assert until(lambda: rig.threads() <= threads), "%d threads, %d before" % (rig.threads(), threads)
-    assert until(lambda: rig.resident_besides_pool() - resident < SLACK + rig.kept), "%d KiB more memory" % (rig.resident_besides_pool() - resident >> 10)
+    more = [0]
+
+    def memory_is_back():
+        more[0] = rig.resident_besides_pool() - resident
+        return more[0] < SLACK + rig.kept
+
+    assert until(memory_is_back), "%d KiB more memory" % (more[0] >> 10)
 
 
 def run_case(rig, about, function):

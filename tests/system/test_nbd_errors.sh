@@ -11,7 +11,7 @@ serving() { nbdinfo --size "$URI"; }
 for mode in $MODES; do
     rm -f "$DIR/far"
     truncate -s 64M "$DIR/far"
-    "$python" "$here/faulty_nbd_server.py" "$PORT" "$DIR/far" futz "faults=$FAULTS" 2>"$DIR/server.log" &
+    "${python:?}" "${here:?}/faulty_nbd_server.py" "$PORT" "$DIR/far" futz "faults=$FAULTS" 2>"$DIR/server.log" &
     SERVER=$!
     PIDS=$SERVER
     wait_for serving || fail "the server: $(cat "$DIR/server.log")"
