@@ -40,6 +40,22 @@ beside_a_rebuild() { # a theme, which the rebuild outlasts; what is trimmed need
 start_daemon
 wait_idle
 TLS_ADDRESS=$(tls_address)
+case $BUILD_DIR in
+*san*) # each theme in the modes that differ most
+    state=sanitized
+    theme handshake simple
+    theme starttls simple tls
+    theme commands simple tls
+    theme commands extended
+    theme contexts structured tls
+    theme contexts extended
+    theme field structured
+    theme field extended tls
+    stop_daemon
+    echo "$cases cases with raw requests passed in $runs runs"
+    exit 0
+    ;;
+esac
 for mode in $MODES; do
     theme handshake "$mode"
     theme handshake "$mode" tls
