@@ -37,6 +37,15 @@ done
 for number in $(seq 43); do
     grep -q "^| $number |" $table || { echo "$table: no case $number"; bad=1; }
 done
+table=docs/nbd-conformance.md
+for theme in $(grep -l '^from nbd_client import' tests/system/nbd_*.py); do
+    for name in $(sed -nE '/^@case/{n;s/^def ([a-z_0-9]+)\(rig\):$/\1/p}' "$theme"); do
+        grep -qF "\`${theme##*/}:$name\`" $table || { echo "$table does not name ${theme##*/}:$name"; bad=1; }
+    done
+done
+for number in $(seq 32) $(seq -f 'f%g' 10); do
+    grep -q "^| $number |" $table || { echo "$table: no case $number"; bad=1; }
+done
 # The keys of the config are the same in the table, the example and the manual.
 for key in $(grep -oE '(KEY|KEY_SUB)\([a-z_]+, [a-z_]+|KEY_LIMITS\([a-z_]+, "[a-z_]+' daemon/config_keys.c | sed -E 's/.*[ "]//' | grep -vE '_$' | sort -u); do
     for file in etc/corbel.conf docs/man/corbel.conf.5; do

@@ -210,6 +210,17 @@ def writes_too_long(rig):
     assert rig.resident() - before < 128 * MIB, rig.resident() - before
 
 
+@case("TCP_NODELAY: requests one after the other are answered without the delays of 40 ms of a socket that waits for more")
+def no_delays(rig):
+    c = rig.session()
+    data = pattern(4096, 94)
+    start = time.monotonic()
+    for n in range(60):
+        c.write(n * 4096, data)
+        c.read(n * 4096, 4096)
+    assert time.monotonic() - start < 1.8, "%.0f ms for each of 120 requests" % ((time.monotonic() - start) / 120 * 1000)
+
+
 @case("a payload in small pieces, with others' requests between")
 def payload_in_pieces(rig):
     c, other = rig.session(), rig.session()

@@ -77,6 +77,19 @@ def half_closed(rig):
     assert c.closed(3), "half a payload, then the end"
 
 
+@case("dead peers are found: TCP keep-alive is armed on a connection that idles")
+def keep_alive(rig):
+    c = rig.session()
+    ours, theirs = (":%04X" % address[1] for address in (c.socket.getsockname(), c.socket.getpeername()))
+
+    def armed():
+        with open("/proc/net/tcp") as table:
+            lines = [line.split() for line in table]
+        return [f[5] for f in lines if f[1].endswith(theirs) and f[2].endswith(ours)][0].startswith("02:")
+
+    assert until(armed), "no keep-alive"
+
+
 @case("case 15: requests behind GO in one segment, and a client that is gone before they are answered")
 def hasty_clients(rig):
     for n in range(30):

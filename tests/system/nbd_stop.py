@@ -29,9 +29,10 @@ def running(pid):
         return False
 
 
-@case("case 5: SIGTERM with clients that have said nothing, negotiate, shake hands in TLS, idle, are in the middle of a payload, have "
-      "requests in flight, take no replies, or shut down their side: all end in seconds; what was answered is kept")
+@case("case 5: SIGTERM with clients in every state, each with requests, payloads or a handshake half done: all end in seconds; what was answered is kept")
 def stop(rig):
+    """Clients that have said nothing, negotiate, shake hands in TLS, idle, are in the middle of a payload, have requests in flight,
+    take no replies, or shut down their side."""
     silent, half = rig.dial(), rig.dial().greet()
     half.send(half.option(GO, b"", length=10))
     negotiating = rig.connect()

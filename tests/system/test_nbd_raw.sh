@@ -8,7 +8,7 @@ ulimit -n 4096
 make_disks 4 104M
 EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; }'
 EXTRA_EXPORTS=', { name = "ro"; volume = "r/w"; read_only = true; }, { name = "secret"; volume = "r/w"; hidden = true; },
-    { name = "long-'$(printf 'n%.0s' $(seq 250))'"; volume = "r/w"; }'
+    { name = ""; volume = "r/w"; }, { name = "long-'$(printf 'n%.0s' $(seq 250))'"; volume = "r/w"; }'
 write_config raid5 'size = "168 MiB"; priority = 5; max_rate = "64 KiB";'
 make_certificates
 export ALLOW="$DIR/allow.sock"
