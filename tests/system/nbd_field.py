@@ -137,7 +137,7 @@ def many_connections_in_a_row(rig):
 
     turn(50)
     before = rig.resident_besides_pool()
-    turn(450 if not rig.tls else 150)
+    turn(450 if rig.mode == SIMPLE else 100)
     assert rig.resident_besides_pool() - before < SLACK // 4, "%d KiB more" % (rig.resident_besides_pool() - before >> 10)
 
 

@@ -45,12 +45,10 @@ case $BUILD_DIR in
     state=sanitized
     theme handshake simple
     theme starttls simple tls
-    theme commands simple tls
-    theme commands extended
-    theme contexts structured tls
+    theme commands structured
+    theme commands extended tls
     theme contexts extended
-    theme field structured
-    theme field extended tls
+    theme field simple tls
     stop_daemon
     echo "$cases cases with raw requests passed in $runs runs"
     exit 0
