@@ -63,7 +63,7 @@ struct remote {
     struct remote_session *session; /* NULL unless JOINED */
     struct remote_facts facts;
     struct event read_event, write_event;
-    bool watching, read_wanted, write_wanted;
+    bool watching, write_wanted;
     struct task late; /* send what was issued in this turn */
     struct timer tick;
     uint64_t heard_ns;
@@ -82,7 +82,8 @@ struct remote {
     bool searching;               /* the job is under way */
     struct remote_session *found; /* the job's, as is the rest */
     struct remote_canary seen[REMOTE_CANARIES];
-    char why[200];
+    char job_why[200];
+    char why[200]; /* the last search was in vain */
     struct task *closed;
 };
 
@@ -194,7 +195,7 @@ static bool writes_under_way(const struct slot_list *list)
 static void search_work(struct helper_job *job)
 {
     struct remote *r = container_of(job, struct remote, job);
-    r->found = remote_connect(r->uri, true, r->seen, r->why, sizeof r->why);
+    r->found = remote_connect(r->uri, true, r->seen, r->job_why, sizeof r->job_why);
 }
 
 static void search_over(struct task *task);
@@ -260,6 +261,7 @@ static void search_over(struct task *task)
     const char *wrong = found != NULL && r->closed == NULL ? another_disk(r, &found->facts) : NULL;
     r->searching = false;
     r->found = NULL;
+    memcpy(r->why, r->job_why, sizeof r->why);
     if (found != NULL && (wrong != NULL || r->closed != NULL || state_of(r) != REMOTE_SEARCHING)) {
         found->driver->end(found, false);
         found = NULL;
@@ -287,7 +289,7 @@ static uint64_t step_len(const struct remote *r, const struct slot *slot)
         return MIN(left, r->facts.transfer_max);
     if (slot->req->op == BLK_DISCARD)
         return MIN(left, r->facts.discard_max);
-    return MIN(left, r->facts.zero_max != 0 ? r->facts.zero_max : (uint64_t)ZEROES);
+    return MIN(left, r->facts.zero_max != 0 ? r->facts.zero_max : MIN(r->facts.transfer_max, (uint64_t)ZEROES));
 }
 
 /* Where byte `off` of the device stands in a request's pages. */
@@ -520,7 +522,7 @@ static void ticks(struct timer *timer)
     struct remote *r = container_of(timer, struct remote, tick);
     if (state_of(r) == REMOTE_SEARCHING && now(r) > r->give_up_ns) {
         char why[256];
-        text_format(why, sizeof why, "not found again in time: %s", r->why);
+        text_format(why, sizeof why, "not found again in time: %s", r->why[0] != '\0' ? r->why : "no answer");
         go_gone(r, why);
         return;
     }
@@ -580,6 +582,7 @@ static void join(struct remote *r, struct remote_session *session)
 {
     if (r->session == NULL) {
         r->session = session;
+        r->facts = session->facts; /* the same disk; limits may be others */
         sm_move(&r->state, REMOTE_JOINED);
         log_notice("disk %s is back", r->uri);
     }

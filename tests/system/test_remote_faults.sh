@@ -107,3 +107,19 @@ for change in label size; do
     grep -q "disk $URI is gone: it came back with another $change" "$LOG" || fail "$change: $(tail -n 5 "$LOG")"
     over
 done
+
+# Smaller at a start, or read-only: said with its name, and the array goes on without it.
+for change in small read-only; do
+    fresh futz
+    start_daemon
+    wait_idle
+    stop_daemon
+    server_gone
+    flags=futz
+    [ $change = small ] && truncate -s 32M "$DIR/far" || flags=fr
+    server $flags
+    launch_daemon
+    [ "$(array_state)" = degraded ] || fail "$change: '$(array_state)' at the start"
+    grep -q "disk $URI (slot 1 of array r) \(has shrunk to 33554432 bytes\|is read-only\)" "$LOG" || fail "$change: $(cat "$LOG")"
+    over
+done
