@@ -192,7 +192,6 @@ enum nbd_fault {
     NBD_FAULT_EMPTY,
     NBD_FAULT_TOO_LONG,
     NBD_FAULT_READ_TOO_LONG, /* where the client knows EOVERFLOW */
-    NBD_FAULT_NO_PAYLOAD,    /* an extended write that does not say it has one */
     NBD_FAULT_NO_CONTEXT,    /* block status without a context */
     NBD_FAULT_FILTER,        /* block status with a payload that makes no sense */
     NBD_FAULT_BEYOND_END,    /* read, trim, cache, block status */

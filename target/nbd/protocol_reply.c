@@ -19,7 +19,6 @@ static const struct {
     [NBD_FAULT_EMPTY] = {NBD_EINVAL, "the length is zero"},
     [NBD_FAULT_TOO_LONG] = {NBD_EINVAL, "longer than the maximum payload"},
     [NBD_FAULT_READ_TOO_LONG] = {NBD_EOVERFLOW, "longer than the maximum payload"},
-    [NBD_FAULT_NO_PAYLOAD] = {NBD_EINVAL, "a write without the payload flag"},
     [NBD_FAULT_NO_CONTEXT] = {NBD_EINVAL, "no metadata context was selected"},
     [NBD_FAULT_FILTER] = {NBD_EINVAL, "a payload that names no contexts that were selected"},
     [NBD_FAULT_BEYOND_END] = {NBD_EINVAL, "beyond the end of the export"},

@@ -14,12 +14,11 @@ bool nbd_parse_request(const uint8_t *bytes, enum nbd_mode mode, struct nbd_requ
     return get_be32(bytes) == (extended ? NBD_MAGIC_EXTENDED_REQUEST : NBD_MAGIC_REQUEST);
 }
 
-/* Extended requests say whether the length is that of a payload; of the others only a write has one. */
+/* A write has one. By the document an extended write must say so as others do; but QEMU (10.0) does not. */
 uint64_t nbd_request_payload(const struct nbd_request_header *request, enum nbd_mode mode)
 {
-    bool has_payload =
-        mode == NBD_EXTENDED ? (request->flags & NBD_CMD_PAYLOAD_LEN) != 0 : request->command == NBD_CMD_WRITE;
-    return has_payload ? request->len : 0;
+    bool says_so = mode == NBD_EXTENDED && (request->flags & NBD_CMD_PAYLOAD_LEN) != 0;
+    return request->command == NBD_CMD_WRITE || says_so ? request->len : 0;
 }
 
 /* One row a command that is answered. The document allows FUA on every command once SEND_FUA was offered. */
@@ -87,16 +86,13 @@ static bool flags_are_legal(uint16_t flags, uint16_t meaningful, uint16_t offere
     return true;
 }
 
-/* An extended write must say that it has a payload. Beside it only a block status may. */
+/* An extended write may say that it has a payload. Beside it only a block status may. */
 static enum nbd_fault flags_check(const struct nbd_request_header *request, const struct command_rule *rule,
                                   const struct nbd_rules *rules)
 {
     uint16_t flags = request->flags;
-    if (rules->mode == NBD_EXTENDED && request->command == NBD_CMD_WRITE) {
-        if (!(flags & NBD_CMD_PAYLOAD_LEN))
-            return NBD_FAULT_NO_PAYLOAD;
+    if (rules->mode == NBD_EXTENDED && request->command == NBD_CMD_WRITE)
         flags &= (uint16_t)~NBD_CMD_PAYLOAD_LEN;
-    }
     return flags == 0 || flags_are_legal(flags, rule->flags, rules->flags) ? NBD_FAULT_NONE : NBD_FAULT_FLAGS;
 }
 

@@ -47,7 +47,7 @@ Test(nbd_commands, an_extended_reply_repeats_cookie_and_offset)
     peer_stop(&p);
 }
 
-/* By the document the length is that of a payload if and only if the flag says so. */
+/* By the document the length is that of a payload if and only if the flag says so. A write has one in any case. */
 Test(nbd_commands, payloads_are_taken_by_the_flag_whatever_the_command)
 {
     static const struct {
@@ -62,7 +62,8 @@ Test(nbd_commands, payloads_are_taken_by_the_flag_whatever_the_command)
         {NBD_CMD_PAYLOAD_LEN, NBD_CMD_WRITE_ZEROES, 0, 300000, 300000, NBD_EINVAL},
         {NBD_CMD_PAYLOAD_LEN, NBD_CMD_CACHE, 0, 64 << 20, 64 << 20, NBD_EINVAL},
         {NBD_CMD_PAYLOAD_LEN, 4711, 0, 33, 33, NBD_EINVAL},
-        {0, NBD_CMD_WRITE, 0, 4096, 0, NBD_EINVAL},
+        {0, NBD_CMD_WRITE, 0, 4096, 4096, 0}, /* QEMU's client */
+        {0, NBD_CMD_WRITE, PEER_DISK_BYTES, 300000, 300000, NBD_ENOSPC},
         {NBD_CMD_PAYLOAD_LEN, NBD_CMD_WRITE, 0, 4096, 4096, 0},
         {NBD_CMD_PAYLOAD_LEN, NBD_CMD_WRITE, 0, (32 << 20) + 512, (32 << 20) + 512, NBD_EINVAL},
         {NBD_CMD_PAYLOAD_LEN, NBD_CMD_WRITE, PEER_DISK_BYTES, 512, 512, NBD_ENOSPC},
