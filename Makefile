@@ -8,7 +8,7 @@
 #   make unit layers        parts of check: unit system sim-short fuzz-short lint-docs lint-shape san
 #   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
-#   make bench              side by side with other servers, as ratios     (SECTION=nbd|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
+#   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
 #   make install DESTDIR= PREFIX=/usr   make uninstall   make fmt   make lint   make clean

@@ -33,6 +33,7 @@ function ratio(cell, peer, what,    i, list) {
 !(($2) in seen_server) { seen_server[$2]; servers[++server_count] = $2 }
 {
     rounds = $3 > rounds ? $3 : rounds
+    $4 = $4 > 0 ? $4 : 1 # less than a tick
     figure[$1, $2, $3, "iops"] = value("iops")
     figure[$1, $2, $3, "mbps"] = value("mbps")
     figure[$1, $2, $3, "cpu"] = $4 / ticks / (value("iops") * $5) * 100000

@@ -69,6 +69,7 @@ make_certificates() {
         openssl x509 -req -in "$DIR/tls/$role.csr" -CA "$DIR/tls/ca-cert.pem" -CAkey "$DIR/tls/ca-key.pem" -CAcreateserial -days 2 \
             -copy_extensions copy -out "$DIR/tls/$role-cert.pem" 2>>"$DIR/log" || die "no certificate for the $role"
     done
+    chmod 0600 "$DIR/tls/server-key.pem"
     TLS="--tls $DIR/tls"
 }
 
@@ -169,6 +170,8 @@ disks() {
 }
 
 write_config() {
+    tls_settings=
+    [ -z "$TLS" ] || tls_settings="tls = { mode = \"allow\"; certificate = \"$DIR/tls/server-cert.pem\"; key = \"$DIR/tls/server-key.pem\"; };"
     cat >"$DIR/corbel.conf" <<CONF
 daemon = { control = "$DIR/control"; log = "info"; };
 arrays = (
@@ -184,7 +187,7 @@ arrays = (
                   { name = "raid6-bitmap"; level = "raid6"; size = "256 MiB"; consistency = "bitmap"; },
                   { name = "raid6-journal"; level = "raid6"; size = "256 MiB"; consistency = "journal"; } ); }
 );
-nbd = { listen = [ "127.0.0.1:0" ];
+nbd = { listen = [ "127.0.0.1:0" ]; $tls_settings
         exports = ( { name = "jbod"; volume = "one/jbod"; }, { name = "raid1"; volume = "two/raid1"; },
                     { name = "raid0"; volume = "six/raid0"; }, { name = "raid5"; volume = "six/raid5"; },
                     { name = "raid6"; volume = "six/raid6"; },
@@ -217,7 +220,7 @@ add_corbel_export() {
     address=$(corbel_address nbd)
     bytes=$(nbdinfo --size "nbd://$address/$1")
     qemu-io -f raw -c "write -q -P 0x5a 0 $bytes" "nbd://$address/$1" >>"$DIR/log" 2>&1 || die "$1 cannot be filled"
-    add_server "$2" "$CORBEL" load_nbd --uri "$address" --export "$1"
+    add_server "$2" "$CORBEL" load_nbd --uri "$address" --export "$1" "$TLS"
 }
 
 add_corbel_lun() { add_server "$1" "$CORBEL" load_iscsi --uri "$(corbel_address iscsi)" --export iqn.2026-01.org.example:corbel --lun 0; }
