@@ -55,6 +55,8 @@ def stop(rig):
             deaf.socket.sendall(deaf.header(READ, 0, MIB, 0, n))
     except (OSError, ssl.SSLError):
         pass
+    slow = rig.session()  # has not taken its answers yet, so it is not over when the order comes
+    early = [slow.issue(READ, n * MIB, MIB) for n in range(24)]
     busy = []
     for n in range(4):
         c = rig.session()
@@ -64,6 +66,10 @@ def stop(rig):
         busy.append((c, {cookie: n * 32 + k for k, (cookie, _) in enumerate(writes)}))
     start = time.monotonic()
     os.kill(rig.pid, signal.SIGTERM)
+    time.sleep(0.2)
+    late = [slow.issue(READ, 0, 512), slow.issue(WRITE, 60 * MIB, data=b"l" * 4096), slow.issue(FLUSH)]
+    assert [slow.answer(cookie).error for cookie in early + late] == [0] * 24 + [ESHUTDOWN] * 3, "what came before, and what came after"
+    assert slow.closed(GRACE)
     with open(os.environ["WRITTEN"], "w") as written:
         for c, seeds in busy:
             for cookie, error in ended(c, GRACE + 3):
