@@ -56,7 +56,8 @@ def stop(rig):
     except (OSError, ssl.SSLError):
         pass
     slow = rig.session()  # has not taken its answers yet, so it is not over when the order comes
-    early = [slow.issue(READ, n * MIB, MIB) for n in range(24)]
+    slow.write(64 * MIB, pattern(MIB, 98) * 24)
+    early = [slow.issue(READ, (64 + n) * MIB, MIB) for n in range(24)]
     busy = []
     for n in range(4):
         c = rig.session()

@@ -19,8 +19,13 @@ stop() { # MODE [tls]
     launch_daemon
     theme written "$1"
 }
-for mode in $MODES; do
-    stop "$mode"
-    stop "$mode" tls
-done
+case $BUILD_DIR in
+*san*) stop extended tls ;;
+*)
+    stop simple
+    stop structured tls
+    stop extended
+    stop simple tls
+    ;;
+esac
 stop_daemon
