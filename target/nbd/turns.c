@@ -20,7 +20,7 @@ static struct nbd_turns *turns_of(const struct nbd_request *request)
 
 static bool is_laggard(const struct nbd_request *request)
 {
-    return loop_now_ns(request->conn->loop) - request->turn.since_ns >= LAGGARD_NS;
+    return loop_now_ns(request->conn->loop) - request->turn.came_ns >= LAGGARD_NS;
 }
 
 /* In whole blocks. */
@@ -36,7 +36,7 @@ static bool must_wait_for(const struct nbd_request *later, const struct nbd_requ
 {
     if (!overlap(later, earlier))
         return false;
-    bool is_left_over = earlier->turn.is_of_ended || (!earlier->turn.is_waiting && is_laggard(earlier));
+    bool is_left_over = earlier->turn.is_of_ended || is_laggard(earlier);
     return later->turn.is_ragged || earlier->turn.is_ragged || (earlier->conn != later->conn && is_left_over);
 }
 
@@ -58,8 +58,8 @@ static void list(struct nbd_turns *turns, struct nbd_request *request, bool wait
     struct nbd_turn *turn = &request->turn;
     turn->is_listed = true;
     turn->is_waiting = waits;
-    turn->since_ns = loop_now_ns(request->conn->loop);
-    turns->unusual += turn->is_ragged + turn->is_of_ended + waits;
+    turn->has_waited |= waits;
+    turns->unusual += turn->is_ragged + turn->is_of_ended + turn->has_waited;
     TAILQ_INSERT_TAIL(waits ? &turns->waiting : &turns->writes, request, turn.link);
 }
 
@@ -67,7 +67,7 @@ static void unlist(struct nbd_turns *turns, struct nbd_request *request)
 {
     struct nbd_turn *turn = &request->turn;
     turn->is_listed = false;
-    turns->unusual -= turn->is_ragged + turn->is_of_ended + turn->is_waiting;
+    turns->unusual -= turn->is_ragged + turn->is_of_ended + turn->has_waited;
     TAILQ_REMOVE(turn->is_waiting ? &turns->waiting : &turns->writes, request, turn.link);
 }
 
@@ -76,7 +76,8 @@ bool nbd_turn_take(struct nbd_request *request, bool is_ragged)
     struct nbd_turns *turns = turns_of(request);
     const struct nbd_request *oldest = TAILQ_FIRST(&turns->writes);
     request->turn.is_ragged = is_ragged;
-    request->turn.is_of_ended = false;
+    request->turn.is_of_ended = request->turn.has_waited = false;
+    request->turn.came_ns = loop_now_ns(request->conn->loop);
     bool is_usual = !is_ragged && turns->unusual == 0 && (oldest == NULL || !is_laggard(oldest));
     bool goes = is_usual || may_go(turns, request);
     list(turns, request, !goes);

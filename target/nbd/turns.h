@@ -3,8 +3,8 @@
  *
  *   successor   A client that lost its connection sends again, on another one, what was not answered, and goes on. What
  *               the old connection still has at the device must not land after it. So a write waits for those that it
- *               overlaps, were sent on another connection, and either that one is ending or gone, or they have been
- *               underway for so long that their client may have given them up though we did not hear of it yet.
+ *               overlaps, were sent on another connection, and either that one is ending or gone, or they came so
+ *               long ago that their client may have given them up though we did not hear of it yet.
  *   ragged      A write that is not of whole blocks reads the blocks at its ends and writes them back (ragged.c). It and
  *               any other write that overlaps it, of whichever connection, go one after the other.
  *
@@ -33,14 +33,14 @@ struct nbd_turns {
     STAILQ_ENTRY(nbd_turns) link; /* the server's */
     const struct blkdev *dev;
     struct nbd_turn_list writes, waiting; /* at the device, the oldest first; not yet there */
-    uint32_t unusual; /* of both: ragged ones and those of connections that end, and all that wait */
+    uint32_t unusual; /* of both: ragged ones, those of connections that end, and all that wait or waited */
 };
 
 /* Of a request: it is ours. */
 struct nbd_turn {
     TAILQ_ENTRY(nbd_request) link;
-    uint64_t since_ns; /* at the device */
-    bool is_listed, is_waiting;
+    uint64_t came_ns;
+    bool is_listed, is_waiting, has_waited;
     bool is_ragged, is_of_ended;
 };
 

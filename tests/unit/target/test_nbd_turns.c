@@ -337,6 +337,50 @@ Test(nbd_turns, a_write_that_hangs_is_waited_for_though_its_connection_is_still_
     peer_stop(&p);
 }
 
+/* So does one that waits, or waited: its client may have sent it again meanwhile. */
+Test(nbd_turns, a_write_that_waits_for_long_is_waited_for_too)
+{
+    struct holder h;
+    struct teststream *first, *second;
+    struct peer p = peer_holding(&plain, &h, 1 * MIB, NBD_SIMPLE);
+    peer_write(&p, 0, 1, 0, payload, 4096);
+    peer_run(&p);
+    second_client(&p, &first);
+    end(&p, first, BROKEN);
+    peer_write(&p, 0, 2, 0, payload, 8192); /* waits for 1 */
+    peer_run(&p);
+    p.t->loop.now_ns += 1000000000;
+    second_client(&p, &second);
+    peer_write(&p, 0, 3, 4096, payload, 4096); /* overlaps 2 only */
+    peer_write(&p, 0, 4, 8192, payload, 4096); /* overlaps none */
+    peer_run(&p);
+    cr_expect_eq(h.count, 2u, "1 and 4");
+    holder_end(&h, false, BLK_OK, 0);
+    peer_run(&p);
+    cr_expect(is_at_device(&h, 0, 8192), "2 goes first");
+    cr_expect_not(is_at_device(&h, 4096, 4096));
+    peer_write(&p, 0, 5, 0, payload, 4096);
+    peer_run(&p);
+    cr_expect_not(is_at_device(&h, 0, 4096), "nor is it new when it goes");
+    holder_end_all(&h, BLK_OK);
+    peer_run(&p);
+    cr_expect(is_at_device(&h, 4096, 4096) && is_at_device(&h, 0, 4096), "then 3 and 5");
+    holder_end_all(&h, BLK_OK);
+    peer_run(&p);
+    struct teststream *third = p.s;
+    p.s = second;
+    peer_expect(&p, 2, 0);
+    teststream_end(second);
+    peer_run(&p);
+    peer_forget(&p);
+    p.s = third;
+    for (uint64_t cookie = 4; cookie <= 5; cookie++)
+        teststream_take(p.s, NULL, 16);
+    teststream_take(p.s, NULL, 16);
+    forget(&p, first);
+    peer_stop(&p);
+}
+
 /* Two names of one device are one medium. */
 Test(nbd_turns, exports_of_one_device_have_one_order)
 {
