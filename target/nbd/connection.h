@@ -146,6 +146,7 @@ struct nbd_conn {
     struct timer drop; /* it was asked to end: until it is cut */
     struct task order_task, over_task, arrived;
     enum nbd_order order, order_wanted;
+    struct loop *order_loop; /* where the order goes */
     bool order_underway, over, handed_over;
     enum nbd_order order_seen;
     bool over_told;

@@ -5,7 +5,8 @@
  * tasks, each of which is on one loop at a time:
  *
  *   order_task   server -> connection -> server: "end" or "cut", and the receipt. One is underway at a time; a
- *                stronger order that comes up meanwhile goes out after the receipt.
+ *                stronger order that comes up meanwhile goes out after the receipt. One that finds the connection gone to
+ *                another loop goes after it.
  *   over_task    connection -> server, once: nothing of mine moves any more.
  *
  * A connection is freed when it is over and no order is underway: so an order never meets freed memory.
@@ -340,10 +341,14 @@ static void order_receipt(struct task *task)
     free_if_over(conn);
 }
 
-/* On the connection's loop. */
+/* On the connection's loop; or, if it has left ours since, on ours still. */
 static void order_deliver(struct task *task)
 {
     struct nbd_conn *conn = container_of(task, struct nbd_conn, order_task);
+    if (conn->order_loop != conn->loop) {
+        order_send(conn);
+        return;
+    }
     nbd_conn_obey(conn, conn->order);
     conn->order_task = (struct task){.run = order_receipt};
     loop_call(conn->server->loop, &conn->order_task);
@@ -352,6 +357,7 @@ static void order_deliver(struct task *task)
 static void order_send(struct nbd_conn *conn)
 {
     conn->order = conn->order_wanted;
+    conn->order_loop = conn->loop;
     conn->order_underway = true;
     conn->order_task = (struct task){.run = order_deliver};
     loop_call(conn->loop, &conn->order_task);

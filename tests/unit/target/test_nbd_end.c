@@ -347,6 +347,29 @@ Test(nbd, a_drain_meets_a_connection_that_moves)
     }
 }
 
+/* The server says "end", and before that is heard the stream goes to the other loop, which runs first. */
+Test(nbd, an_order_follows_a_connection_that_moves)
+{
+    struct peer p = peer_start(&(struct peer_setup){.two_loops = true});
+    struct nbd_conn_info info;
+    peer_connect(&p);
+    peer_greet(&p, 3);
+    uint8_t go[] = "IHAVEOPT\0\0\0\7\0\0\0\12\0\0\0\4disk\0\0";
+    teststream_feed(p.s, go, sizeof go - 1);
+    nbd_server_info(p.server, &info, 1);
+    cr_assert(nbd_server_drop(p.server, info.id, 1000));
+    loop_end_turn(&p.t->loop); /* a busy turn: the stream was readable, the order is still in line */
+    cr_expect_eq(p.s->moves, 1);
+    testloop_run_ready(p.far);
+    testloop_run_ready(p.t);
+    cr_expect_not(p.s->closed, "nobody touches it but on its own loop");
+    peer_run(&p);
+    cr_expect(p.s->closed, "where it obeys");
+    teststream_take(p.s, NULL, teststream_sent(p.s));
+    peer_forget(&p);
+    peer_stop(&p);
+}
+
 Test(nbd, info_shows_each_connection)
 {
     struct peer p = peer_serving(&(struct peer_setup){.two_loops = true}, false);
