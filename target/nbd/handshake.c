@@ -369,9 +369,12 @@ static bool step_list(struct nbd_conn *conn)
 
 static void secured(struct stream *stream, const char *failure);
 
-/* What was agreed upon in clear is forgotten. The timer goes on. */
+/* What was agreed upon in clear is forgotten. The timer goes on. The credentials may have been taken away while the answer
+ * was on its way. */
 static bool step_secure(struct nbd_conn *conn)
 {
+    if (conn->server->credentials == NULL)
+        return cut(conn, "there is no TLS any more");
     conn->mode = NBD_SIMPLE;
     conn->negotiation.contexts = 0;
     nbd_conn_want(conn, 0);

@@ -214,6 +214,23 @@ Test(nbd_access, a_handshake_that_fails_or_does_not_end_ends_the_connection)
     peer_stop(&p); /* a server that stops does not wait for it */
 }
 
+Test(nbd_access, credentials_that_are_taken_away_before_the_handshake_end_the_connection)
+{
+    struct peer p = start(NBD_TLS_ALLOW);
+    come(&p, "192.0.2.1:5");
+    p.s->send_window = 0; /* the answer is stuck */
+    peer_option(&p, NBD_OPT_STARTTLS, NULL, 0);
+    peer_run(&p);
+    nbd_server_set_credentials(p.server, NULL);
+    teststream_open_window(p.s, SIZE_MAX);
+    peer_run(&p);
+    cr_expect(p.s->closed);
+    cr_expect_not(p.s->secured, "no handshake");
+    teststream_take(p.s, NULL, teststream_sent(p.s));
+    peer_forget(&p);
+    peer_stop(&p);
+}
+
 Test(nbd_access, without_fixed_newstyle_there_is_no_tls)
 {
     struct peer p = start(NBD_TLS_ALLOW);
