@@ -1,21 +1,28 @@
-"""A disk that hangs: nbd_hang.py ADDRESS PID HELPER [simple|structured|extended] [tls], HELPER is the process behind the disk of v
+"""A disk that hangs: nbd_hang.py ADDRESS PID HELPER [simple|structured|extended] [tls]
 
-v lies on the disk that hangs while HELPER is stopped, the export other on another. IMAGE is what the hanging disk holds."""
+v lies on the disk that hangs, the export other on another. HELPER is the process behind the first disk, which is stopped; or the file that
+has it hang while it exists (reordering_nbd_server.py)."""
 import signal
 
 from nbd_client import *
 
-HELPER = int(sys.argv.pop(3))
+HELPER = sys.argv.pop(3)
 LIMIT = 1.0
 
 
 class Stopped:
     """The disk behind v hangs."""
     def __enter__(self):
-        os.kill(HELPER, signal.SIGSTOP)
+        if HELPER.isdigit():
+            os.kill(int(HELPER), signal.SIGSTOP)
+        else:
+            open(HELPER, "w").close()
 
     def __exit__(self, *_):
-        os.kill(HELPER, signal.SIGCONT)
+        if HELPER.isdigit():
+            os.kill(int(HELPER), signal.SIGCONT)
+        else:
+            os.unlink(HELPER)
 
 
 def soon(what):
@@ -83,6 +90,22 @@ def dead_writes(rig):
         rig.clean()
     time.sleep(0.5)
     assert rig.read(place, size) == data
+
+
+@case("case 11: the same for a client whose death nobody has told, and that has waited for a second and more")
+def silent_deaths(rig):
+    with Stopped():
+        dead = rig.session()
+        dead.send(*(dead.submit(WRITE, n * 4096, data=b"s" * 8192)[1] for n in range(8)))
+        time.sleep(1.3)
+        successor = rig.session()
+        data = pattern(8 * 4096, 71)
+        cookie = successor.issue(WRITE, 0, data=data)
+        time.sleep(0.05)
+    successor.answer(cookie).ok()
+    assert successor.read(0, 8 * 4096) == data
+    time.sleep(0.2)
+    assert rig.read(0, 8 * 4096) == data, "a write of the client that was silent came after"
 
 
 @case("cases 13, 14: connections that are cut again and again while the disk hangs give everything back when it goes on")

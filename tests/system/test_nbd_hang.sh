@@ -1,9 +1,36 @@
-# A disk that hangs behind an export: others are served, dead clients leave nothing behind, and nothing of them lands later. The disk is
-# a file through FUSE, and who serves it is stopped.
+# A disk that hangs behind an export: others are served, dead clients leave nothing behind, and nothing of them lands later. First the disk is
+# a server's that turns the order of what waits round when it goes on; then a file through FUSE, and who serves it is stopped.
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/nbd_functions.sh"
+. "$(dirname "$0")/remotes.sh"
 cases=0 runs=0
 make_disks 2 64M
+serve() { # THE DISK THAT HANGS
+    cat >"$CONFIG" <<END
+daemon = { control = "$SOCKET"; log = "info"; drain = "5 s"; };
+arrays = ( { name = "r"; disks = [ "$1" ]; volumes = ( { name = "v"; level = "jbod"; } ); },
+           { name = "s"; disks = [ "$DIR/d1" ]; volumes = ( { name = "v"; level = "jbod"; } ); } );
+nbd = { listen = [ "127.0.0.1:0" ]; exports = ( { name = "v"; volume = "r/v"; }, { name = "other"; volume = "s/v"; } ); };
+END
+    make_certificates
+    start_daemon
+    TLS_ADDRESS=$(tls_address)
+}
+PORT=$(free_ports 1)
+truncate -s 64M "$DIR/far"
+"${python:?}" "${here:?}/reordering_nbd_server.py" "$PORT" "$DIR/far" "$DIR/hold" 2>"$DIR/server.log" &
+FAR=$!
+PIDS=$FAR
+serving() { nbdinfo --size "nbd://127.0.0.1:$PORT/"; }
+wait_for serving || fail "no server: $(cat "$DIR/server.log")"
+serve "nbd://127.0.0.1:$PORT/"
+for mode in simple extended; do theme hang "$DIR/hold" "$mode"; done
+stop_daemon
+kill "$FAR"
+wait "$FAR" || :
+truncate -s 0 "$DIR/d1"
+truncate -s 64M "$DIR/d1"
+
 mkdir "$DIR/mount"
 qemu-nbd -f raw -t -k "$DIR/helper.sock" --shared=8 "$DIR/d0" &
 HELPER=$!
@@ -23,23 +50,12 @@ unmount() { # also after a failure
     cleanup
 }
 if ! kill -0 "$FUSE" 2>/dev/null; then
-    echo "FUSE cannot be mounted here; unit tests have disks that hang"
+    echo "FUSE cannot be mounted here; $cases cases with a disk that turns the order round"
     exit 0
 fi
 trap unmount EXIT
-cat >"$CONFIG" <<END
-daemon = { control = "$SOCKET"; log = "info"; drain = "5 s"; };
-arrays = ( { name = "r"; disks = [ "$DIR/hanging" ]; volumes = ( { name = "v"; level = "jbod"; } ); },
-           { name = "s"; disks = [ "$DIR/d1" ]; volumes = ( { name = "v"; level = "jbod"; } ); } );
-nbd = { listen = [ "127.0.0.1:0" ]; exports = ( { name = "v"; volume = "r/v"; }, { name = "other"; volume = "s/v"; } ); };
-END
-make_certificates
-start_daemon
-TLS_ADDRESS=$(tls_address)
-for mode in $MODES; do
-    theme hang "$HELPER" "$mode"
-    theme hang "$HELPER" "$mode" tls
-done
+serve "$DIR/hanging"
+theme hang "$HELPER" structured tls
 stop_daemon
 trap cleanup EXIT
 fusermount3 -u "$DIR/hanging"
