@@ -247,7 +247,7 @@ static void hear_caching(struct remote_facts *facts, struct scsi_task *task)
     const struct scsi_mode_page *page = mode != NULL ? scsi_modesense_get_page(mode, SCSI_MODEPAGE_CACHING, 0) : NULL;
     if (mode != NULL) {
         facts->info.read_only = (mode->device_specific_parameter & 0x80) != 0; /* WP, SBC-3 6.4.1 */
-        facts->fua = (mode->device_specific_parameter & 0x10) != 0;            /* DPOFUA */
+        facts->fua = (mode->device_specific_parameter & 0x10) != 0;            /* DPOFUA; WRITE SAME has none */
     }
     if (page != NULL)
         facts->info.volatile_cache = page->caching.wce != 0;

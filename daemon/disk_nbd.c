@@ -92,7 +92,7 @@ static bool learn(struct nbd_session *s)
     facts->transfer_max = most > 0 ? (uint64_t)most : REMOTE_TRANSFER_MAX;
     facts->zero_max = nbd_can_zero(nbd) == 1 ? REMOTE_ZERO_MAX : 0;
     facts->discard_max = nbd_can_trim(nbd) == 1 ? REMOTE_ZERO_MAX : 0;
-    facts->fua = nbd_can_fua(nbd) == 1;
+    facts->fua = facts->zero_fua = nbd_can_fua(nbd) == 1;
     text_format(facts->identity, sizeof facts->identity, "%s", s->identity);
     if (read_only || nbd_can_flush(nbd) == 1)
         return true;

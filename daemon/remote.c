@@ -45,6 +45,7 @@ struct slot {
     uint64_t at, end;    /* of the request, device offsets: what is still to do */
     uint64_t narrow_end; /* read: a bad block lies before this */
     unsigned level;      /* read: how small the steps are */
+    unsigned volatiles;  /* steps that a flush must make durable */
     bool flushing;       /* FUA that the other side does not know: a flush follows */
     uint8_t *bounce;     /* one run of memory for the bytes of the request's step; NULL: its pages are one */
     unsigned tries;
@@ -390,9 +391,11 @@ static void canaries_note(struct remote *r, const struct slot *slot)
 
 static void note_write(struct remote *r, struct slot *slot)
 {
-    bool durable = !r->dev.info.volatile_cache || (slot->op.flags & BLK_FUA && r->facts.fua);
+    bool fua = slot->op.op == BLK_WRITE_ZEROES ? r->facts.zero_fua : r->facts.fua;
+    bool durable = !r->dev.info.volatile_cache || (slot->op.flags & BLK_FUA && fua);
     r->written += !durable;
-    slot->flushing = slot->at == slot->end && slot->req->flags & BLK_FUA && !durable;
+    slot->volatiles += !durable;
+    slot->flushing = slot->at == slot->end && slot->req->flags & BLK_FUA && slot->volatiles > 0;
 }
 
 static void step_good(struct remote *r, struct slot *slot)
@@ -547,7 +550,7 @@ static void start(struct remote *r, struct slot *slot, struct blk_req *req)
     slot->at = req->off;
     slot->end = req->off + req->len;
     slot->narrow_end = 0;
-    slot->level = slot->tries = 0;
+    slot->level = slot->tries = slot->volatiles = 0;
     slot->flushing = false;
     step_issue(r, slot);
 }

@@ -60,7 +60,7 @@ struct remote_facts {
     char identity[SB_IDENTITY_SIZE];
     uint64_t transfer_max;          /* bytes of one READ or WRITE */
     uint64_t zero_max, discard_max; /* of one WRITE_ZEROES, DISCARD; 0: the other side cannot */
-    bool fua;
+    bool fua, zero_fua;             /* the other side takes BLK_FUA with WRITE, and with WRITE_ZEROES */
 };
 
 enum {

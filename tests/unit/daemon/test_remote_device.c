@@ -24,6 +24,7 @@ struct played {
     unsigned busy;         /* so many ops are not done */
     bool mute, broken;     /* nothing is answered; the session is lost */
     bool no_zeroes;        /* WRITE_ZEROES is not known after all */
+    uint64_t zeroes_until; /* nor is it from here on; 0: it is */
     bool ended, was_reset; /* how it ended */
     unsigned ops[BLK_OP_COUNT], fuas, most_pieces;
 };
@@ -70,7 +71,7 @@ static enum blk_status perform(struct played *p, struct remote_op *op)
         return BLK_MEDIA;
     if (blk_op_has_data(op->op))
         move(p, op);
-    if (op->op == BLK_WRITE_ZEROES && p->no_zeroes)
+    if (op->op == BLK_WRITE_ZEROES && (p->no_zeroes || (p->zeroes_until != 0 && op->off >= p->zeroes_until)))
         return BLK_INVALID;
     if (op->op == BLK_WRITE_ZEROES || op->op == BLK_DISCARD)
         memset(p->bytes + op->off, 0, op->len);
@@ -166,7 +167,8 @@ static struct rig *rig_create_on(struct reactor *reactor, const struct remote_dr
                                                    .transfer_max = MIB,
                                                    .zero_max = MIB,
                                                    .discard_max = MIB,
-                                                   .fua = true}};
+                                                   .fua = true,
+                                                   .zero_fua = true}};
     TAILQ_INIT(&p->session.answered);
     return rig;
 }
@@ -353,6 +355,33 @@ Test(remote_device, a_durable_write_is_flushed_where_fua_is_not_known)
         cr_expect_eq(rig->played.fuas, known ? 1 : 2, "the flag of the request is told with each step");
         rig_destroy(rig);
     }
+}
+
+/* WRITE SAME of SCSI has no such flag, though WRITE has. */
+Test(remote_device, durable_zeroes_are_flushed_where_fua_is_not_known_with_them)
+{
+    for (unsigned known = 0; known < 2; known++)
+        for (unsigned sent = 0; sent < 2; sent++) { /* as a write, which has it */
+            struct rig *rig = rig_create(&in_pieces, true);
+            rig->played.session.facts.zero_fua = known;
+            rig->played.session.facts.zero_max = sent ? 0 : MIB;
+            rig_open(rig);
+            cr_expect_eq(io(rig, BLK_WRITE_ZEROES, BLK_FUA, 0, NULL, 4096), BLK_OK);
+            cr_expect_eq(rig->played.ops[BLK_FLUSH], !known && !sent, "known %u, sent %u", known, sent);
+            rig_destroy(rig);
+        }
+}
+
+Test(remote_device, durable_zeroes_of_which_the_rest_is_sent_are_flushed_whole)
+{
+    struct rig *rig = rig_create(&in_pieces, true);
+    rig->played.session.facts.zero_fua = false;
+    rig->played.zeroes_until = MIB;
+    rig_open(rig);
+    cr_expect_eq(io(rig, BLK_WRITE_ZEROES, BLK_FUA, 0, NULL, 2 * MIB), BLK_OK);
+    cr_expect(rig->played.ops[BLK_WRITE] > 0);
+    cr_expect_eq(rig->played.ops[BLK_FLUSH], 1u);
+    rig_destroy(rig);
 }
 
 Test(remote_device, what_there_is_nothing_to_do_for_is_not_asked)
