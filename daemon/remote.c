@@ -237,15 +237,23 @@ static void lose(struct remote *r, const char *why)
     search(r);
 }
 
+const char *remote_differs(const struct remote_facts *was, const struct remote_facts *is)
+{
+    if (is->info.size != was->info.size || is->info.logical_block != was->info.logical_block)
+        return "it came back with another size";
+    if (is->info.read_only && !was->info.read_only)
+        return "it came back read-only";
+    if (is->info.volatile_cache && !was->info.volatile_cache) /* it would not be flushed: the array counts on that */
+        return "it came back with a volatile cache";
+    return strcmp(is->identity, was->identity) != 0 ? "another disk came back in its place" : NULL;
+}
+
 /* R3. NULL, or what is wrong. */
 static const char *another_disk(const struct remote *r, const struct remote_facts *facts)
 {
-    if (facts->info.size != r->facts.info.size || facts->info.logical_block != r->facts.info.logical_block)
-        return "it came back with another size";
-    if (facts->info.read_only && !r->facts.info.read_only)
-        return "it came back read-only";
-    if (strcmp(facts->identity, r->facts.identity) != 0)
-        return "another disk came back in its place";
+    const char *wrong = remote_differs(&r->facts, facts);
+    if (wrong != NULL)
+        return wrong;
     for (unsigned i = 0; i < REMOTE_CANARIES; i++)
         if (r->canaries[i].known && memcmp(r->canaries[i].bytes, r->seen[i].bytes, PAGE_BYTES) != 0)
             return "it came back with another label: somebody else has written to it";
@@ -253,7 +261,7 @@ static const char *another_disk(const struct remote *r, const struct remote_fact
 }
 
 static void join(struct remote *r, struct remote_session *session);
-static void close_over(struct remote *r);
+static void close_soon(struct remote *r);
 
 static void search_over(struct task *task)
 {
@@ -268,7 +276,7 @@ static void search_over(struct task *task)
         found = NULL;
     }
     if (r->closed != NULL)
-        close_over(r);
+        close_soon(r);
     else if (state_of(r) != REMOTE_SEARCHING)
         return;
     else if (wrong != NULL)
@@ -641,6 +649,14 @@ static void close_late(struct task *task)
     close_over(container_of(task, struct remote, late));
 }
 
+static void close_soon(struct remote *r)
+{
+    if (r->late.queued) /* it is our memory that is in the loop's list */
+        r->late.run = close_late;
+    else
+        close_over(r);
+}
+
 static void remote_close(struct blkdev *dev, struct task *closed)
 {
     struct remote *r = remote_of(dev);
@@ -650,12 +666,8 @@ static void remote_close(struct blkdev *dev, struct task *closed)
     if (r->session != NULL)
         r->session->driver->end(r->session, false);
     r->session = NULL;
-    if (r->searching)
-        return;         /* search_over() goes on */
-    if (r->late.queued) /* it is our memory that is in the loop's list */
-        r->late.run = close_late;
-    else
-        close_over(r);
+    if (!r->searching) /* else search_over() goes on */
+        close_soon(r);
 }
 
 static const struct blkdev_ops nbd_ops = {.kind = "nbd", .submit = remote_submit, .close = remote_close};

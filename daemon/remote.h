@@ -18,8 +18,9 @@
  *     not flushed to it, stands in the region map.
  * R2  When nothing is in doubt (only reads, or flushes without anything to flush, are under way), a lost session is
  *     made again quietly, and they are repeated. Requests wait for that, up to 5 s; while none does it may take 20 s.
- * R3  It must be the same disk then: of the same size, with the same identity, and with the same bytes where labels
- *     stand (CANARIES), as they were last read or written here. Else somebody else has used it: BLK_GONE.
+ * R3  It must be the same disk then: of the same size, with the same identity, not with a volatile cache if it had none,
+ *     and with the same bytes where labels stand (CANARIES), as they were last read or written here. Else somebody else
+ *     has used it, or set it up anew: BLK_GONE.
  * R4  The other end is lost when it has not answered anything for 6 s while a request is overdue. That is less than
  *     raid/patience.h gives, so that what is given up is over: its connection is gone.
  * R5  A session that is given up is reset (RST), not closed: what the kernel has not sent yet is thrown away, and will not
@@ -111,6 +112,9 @@ struct remote_driver {
     void (*end)(struct remote_session *, bool broken);
 };
 extern const struct remote_driver remote_nbd, remote_iscsi;
+
+/* R3, as far as facts go: NULL, or what is wrong. What a session takes and how much at once may be another. */
+const char *remote_differs(const struct remote_facts *was, const struct remote_facts *is);
 
 /* For drivers: the op is over. */
 void remote_answer(struct remote_op *op, enum blk_status status);

@@ -460,3 +460,29 @@ Test(remote_device, those_under_way_and_in_line_are_answered_when_it_is_gone)
         cr_expect_eq(finish(rig, &rig->calls[i], NULL), BLK_GONE, "request %u", i);
     rig_destroy(rig);
 }
+
+Test(remote_device, a_disk_that_comes_back_is_the_same_or_not_taken)
+{
+    static const struct remote_facts was = {.info = {.size = MIB, .logical_block = 512}, .identity = "naa.1"};
+    static const struct {
+        struct remote_facts is;
+        const char *why; /* NULL: it is taken */
+    } cases[] = {
+        {{.info = {.size = MIB, .logical_block = 512}, .identity = "naa.1", .transfer_max = 65536}, NULL},
+        {{.info = {.size = 2 * MIB, .logical_block = 512}, .identity = "naa.1"}, "it came back with another size"},
+        {{.info = {.size = MIB, .logical_block = 4096}, .identity = "naa.1"}, "it came back with another size"},
+        {{.info = {.size = MIB, .logical_block = 512, .read_only = true}, .identity = "naa.1"},
+         "it came back read-only"},
+        {{.info = {.size = MIB, .logical_block = 512, .volatile_cache = true}, .identity = "naa.1"},
+         "it came back with a volatile cache"},
+        {{.info = {.size = MIB, .logical_block = 512}, .identity = "naa.2"}, "another disk came back in its place"},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        const char *why = remote_differs(&was, &cases[i].is);
+        cr_expect(cases[i].why == NULL ? why == NULL : why != NULL && strcmp(why, cases[i].why) == 0, "case %u: %s", i,
+                  why != NULL ? why : "the same");
+    }
+    struct remote_facts cached = was;
+    cached.info.volatile_cache = true;
+    cr_expect_null(remote_differs(&cached, &was), "one cache less");
+}
