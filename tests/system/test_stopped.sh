@@ -5,7 +5,7 @@ make_disks 1 96M
 write_config jbod
 start_daemon
 fio --name=load --ioengine=nbd --uri="$NBD_UNIX" --size=60m --rw=randwrite --bs=64k --iodepth=32 --verify=crc32c \
-    --do_verify=0 --time_based --runtime=12 --output="$DIR/fio.out" >/dev/null 2>&1 &
+    --do_verify=0 --verify_state_save=0 --time_based --runtime=12 --output="$DIR/fio.out" >/dev/null 2>&1 &
 FIO=$!
 PIDS=$FIO
 sleep 1
