@@ -177,7 +177,7 @@ $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/driver.o $(call obj,$(src
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
 
 fuzz-short:
-	$(Q)$(MAKE) --no-print-directory SAN=$(FUZZ_SAN) FUZZ_SECONDS=3 fuzz-run
+	$(Q)$(MAKE) --no-print-directory -j2 SAN=$(FUZZ_SAN) FUZZ_SECONDS=10 fuzz-run
 fuzz:
 	$(Q)$(MAKE) --no-print-directory SAN=$(FUZZ_SAN) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz-run
 fuzz-run: $(addprefix fuzz-run-,$(fuzzers))
