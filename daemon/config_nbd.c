@@ -186,7 +186,7 @@ static void check_client(struct checker *c, const struct config_client *rule)
             report(c, rule->addresses.items[i].line, "addresses",
                    "\"%s\" must be an IP address, or one with the length of a prefix, like 192.0.2.0/24",
                    rule->addresses.items[i].text);
-    if (rule->clients.count > 0 && !config_has_tls(c->nbd))
+    if (rule->clients.count > 0 && *c->nbd->tls.ca.text == '\0' && *c->nbd->tls.psk.text == '\0')
         report(c, rule->clients.items[0].line, "clients",
                "rule \"%s\": nobody can prove anything without nbd.tls with a ca or a psk", rule->name.text);
 }

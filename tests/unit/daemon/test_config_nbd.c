@@ -106,6 +106,9 @@ static const struct {
     {EXPORT("access = ( );"), "is empty: nobody could come in", 3},
     {EXPORT("access = ( { name = \"r\";\n clients = [ \"cn:x\" ]; } );"), "nobody can prove anything without nbd.tls",
      4},
+    {"tls = { certificate = \"@/server.pem\"; key = \"@/server.key\"; }; " EXPORT(
+         "access = ( { name = \"r\"; clients = [ \"*\" ]; } );"),
+     "nobody can prove anything without nbd.tls with a ca or a psk", 3},
     {"tls = { " FILES " }; " EXPORT("access = ( { name = \"r\"; clients = [ \"alice\" ]; } );"),
      "or begin with cn:", 3},
     {EXPORT("access = ( { name = \"r\"; addresses = [ \"host\" ]; } );"), "must be an IP address", 3},
