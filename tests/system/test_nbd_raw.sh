@@ -10,6 +10,9 @@ EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; }'
 EXTRA_EXPORTS=', { name = "ro"; volume = "r/w"; read_only = true; }, { name = "secret"; volume = "r/w"; hidden = true; },
     { name = ""; volume = "r/w"; }, { name = "long-'$(printf 'n%.0s' $(seq 250))'"; volume = "r/w"; }'
 write_config raid5 'size = "168 MiB"; priority = 5; max_rate = "64 KiB";'
+truncate -s 5G "$DIR/b0" "$DIR/b1"
+sed -i "s|^arrays = (|& { name = \"b\"; disks = [ \"$DIR/b0\", \"$DIR/b1\" ]; volumes = ( { name = \"v\"; level = \"raid1\"; } ); },|
+s|exports = (|& { name = \"big\"; volume = \"b/v\"; },|" "$CONFIG"
 make_certificates
 export ALLOW="$DIR/allow.sock"
 everything() { # STATE HOW: all commands and contexts, each run by HOW
@@ -60,7 +63,9 @@ for mode in $MODES; do
     theme field "$mode"
     theme field "$mode" tls
     theme starttls "$mode" tls
+    theme big "$mode"
 done
+theme big extended tls
 theme replay
 everything healthy theme
 $CTL disk fail r/1 >/dev/null || fail "disk fail"
