@@ -278,7 +278,7 @@ def trims(rig):
     data = pattern(size, 24)
     for offset, length in ((0, 512), (512, 512), (4096 - 512, 1024), (0, 4096), (65536, 65536), (65536 - 512, 131072 + 1024), (300 * 512, 3000 * 512),
                            (MIB, MIB), (0, size)):
-        for flags in (0, FUA):
+        for flags in (FUA if length < 65536 else 0,):
             c.write(0, data)
             c.do(TRIM, offset, length, flags).ok()
             back = c.read(0, size)
@@ -336,7 +336,7 @@ def zeroes(rig):
     size = MIB
     data = pattern(size, 30)
     for offset, length in ((0, 512), (512, 512), (4096 - 512, 1024), (65536, 65536), (65536 - 512, 131072 + 1024), (300 * 512, 1000 * 512), (0, size)):
-        for flags in (0, FUA | NO_HOLE, NO_HOLE):
+        for flags in (0, FUA | NO_HOLE) if length < 65536 else (FUA, NO_HOLE):
             c.write(0, data)
             c.do(ZEROES, offset, length, flags).ok()
             assert c.read(0, size) == data[:offset] + bytes(length) + data[offset + length:], (offset, length, flags)
@@ -454,7 +454,7 @@ def many_in_flight(rig):
     rng = random.Random(34)
     c.write(0, bytes(4 * MIB))
     held = [bytes(16384)] * 250
-    for _ in range(4):
+    for _ in range(2):
         out, want, written = [], {}, {}
         for n in range(250):
             place, kind = n * 16384, rng.randrange(5)

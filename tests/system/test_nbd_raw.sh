@@ -61,7 +61,7 @@ for mode in $MODES; do
     theme handshake "$mode"
     theme handshake "$mode" tls
     theme field "$mode"
-    theme field "$mode" tls
+    [ "$mode" = structured ] || theme field "$mode" tls
     theme starttls "$mode" tls
     theme big "$mode"
 done
