@@ -2,7 +2,7 @@
  * What a range was used for, asked of the device step by step (BLK_STATUS), and what is made of the answers:
  *
  *   BLOCK_STATUS   extents of base:allocation, put into the request's page as they go over the wire. The answer ends with
- *                  the range, with the page, or after one extent if the client wants no more.
+ *                  the range, with the page, after STEPS_MAX steps, or after one if the client wants one extent.
  *   READ           the parts of the reply, data or hole, of a long read in chunks: what was never written is neither read
  *                  nor sent. Asked only of a device that answers on the spot, for at least HOLES_FROM bytes, and not
  *                  with DF: what was written costs one look into a map more, next to the copies of 64 KiB.
@@ -18,6 +18,8 @@ enum {
     HOLES_FROM = 64 * KIB,
     STEPS_MAX = 4096, /* a device that answers in small steps does not keep us for ever */
 };
+#define STEP_BYTES                                                                                                     \
+    (4 * GIB) /* asked at once: a map of many rows is looked through in pieces, and others have their turn */
 
 static void ask(struct nbd_request *request);
 
@@ -145,8 +147,8 @@ static void ask(struct nbd_request *request)
         nbd_request_over(request, NBD_FAULT_BEYOND_END);
         return;
     }
-    request->blk =
-        (struct blk_req){.op = BLK_STATUS, .off = request->at, .len = request->end - request->at, .done = came};
+    uint64_t len = MIN(request->end - request->at, STEP_BYTES);
+    request->blk = (struct blk_req){.op = BLK_STATUS, .off = request->at, .len = len, .done = came};
     blk_submit(dev, &request->blk);
 }
 

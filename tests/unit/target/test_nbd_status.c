@@ -346,10 +346,14 @@ Test(nbd_status, lengths_have_64_bits_after_extended_headers)
     cr_assert_eq(nbd_server_add_export(p.server, &options), 0);
     peer_connect(&p);
     peer_go_with_status(&p, "held", NBD_EXTENDED);
-    peer_request(&p, 0, NBD_CMD_BLOCK_STATUS, 1, 1ull << 40, 63ull << 40);
-    peer_run(&p);
-    struct peer_reply reply = peer_take(&p, NULL, 0);
-    cr_expect(reply.extents == 1 && reply.extent[0].len == 63ull << 40 && reply.extent[0].state == 0);
+    for (uint64_t tib = 8; tib < 64; tib += 55) { /* an answer tells of 16 TiB at most */
+        uint64_t steps = h.dev.counters.requests[BLK_STATUS];
+        peer_request(&p, 0, NBD_CMD_BLOCK_STATUS, 1, 1ull << 40, tib << 40);
+        peer_run(&p);
+        struct peer_reply reply = peer_take(&p, NULL, 0);
+        cr_expect(reply.extents == 1 && reply.extent[0].len == MIN(tib, 16ull) << 40 && reply.extent[0].state == 0);
+        cr_expect_eq(h.dev.counters.requests[BLK_STATUS] - steps, MIN(tib, 16ull) * 256, "4 GiB a step");
+    }
     peer_ask(&p, 0, NBD_CMD_BLOCK_STATUS, 1ull << 40, UINT64_MAX, NBD_EINVAL);
     peer_stop(&p);
 }
