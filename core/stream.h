@@ -58,6 +58,8 @@ struct stream_ops {
     void (*want)(struct stream *, unsigned events);
     void (*move)(struct stream *, struct loop *to, struct task *arrived);
     bool (*start_tls)(struct stream *, struct stream_credentials *, stream_secured);
+    /* Has the peer ended its side, or is it gone? Before recv says so there may be bytes of it to receive. */
+    bool (*has_left)(const struct stream *);
     /* Ends both directions and frees the stream; no callback runs any more. Unsent bytes the kernel took are sent. */
     void (*close)(struct stream *);
 };
@@ -95,6 +97,11 @@ static inline void stream_move(struct stream *s, struct loop *to, struct task *a
 static inline bool stream_start_tls(struct stream *s, struct stream_credentials *credentials, stream_secured secured)
 {
     return s->ops->start_tls(s, credentials, secured);
+}
+
+static inline bool stream_has_left(const struct stream *s)
+{
+    return s->ops->has_left(s);
 }
 
 static inline void stream_close(struct stream *s)

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -213,11 +214,19 @@ void socket_close(struct stream *stream)
     free(s);
 }
 
+bool socket_has_left(const struct stream *stream)
+{
+    const struct socket_stream *s = container_of(stream, struct socket_stream, stream);
+    struct pollfd look = {.fd = s->fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
 static const struct stream_ops socket_ops = {.recv = socket_recv,
                                              .send = socket_send,
                                              .want = socket_want,
                                              .move = socket_move,
                                              .start_tls = tls_start,
+                                             .has_left = socket_has_left,
                                              .close = socket_close};
 
 /* --- birth --- */

@@ -29,6 +29,7 @@ void socket_watch(struct socket_stream *s, unsigned events);
 ssize_t socket_send(struct stream *stream, const struct iovec *iov, int count);
 void socket_move(struct stream *stream, struct loop *to, struct task *arrived);
 void socket_close(struct stream *stream);
+bool socket_has_left(const struct stream *stream);
 
 /* For the socket, of a stream with TLS: it is readable or writable; it has arrived on another loop. */
 void tls_ready(struct socket_stream *s, unsigned event);

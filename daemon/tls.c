@@ -221,6 +221,7 @@ static const struct stream_ops tls_ops = {.recv = tls_recv,
                                           .want = tls_want,
                                           .move = tls_move,
                                           .start_tls = tls_start_twice,
+                                          .has_left = socket_has_left,
                                           .close = tls_close};
 
 /* --- the handshake --- */

@@ -120,7 +120,8 @@ struct nbd_conn {
 
     enum nbd_expect expect;
     struct nbd_request *receiving;
-    bool starved;    /* input waits for a request, a vector or pages */
+    bool starved; /* input waits for a request, a vector or pages ... */
+    uint64_t starved_since_ns;
     bool input_over; /* nothing more is received; what is in `input` still counts */
     bool refuses;    /* requests that begin at refused_from and behind: of received_bytes */
     uint64_t received_bytes, refused_from;

@@ -29,6 +29,7 @@ enum {
     RECEIVE_VECTORS = 256,          /* entries of one scatter recv */
     REFUSED_PAYLOAD_MAX = 64 << 20, /* longer payloads are not skipped: the connection ends */
 };
+#define GIVEN_UP_NS 10000000ull
 
 /* --- headers --- */
 
@@ -215,11 +216,26 @@ static bool step(struct nbd_conn *conn)
     return steps[conn->expect](conn);
 }
 
+/* It was starved, and its client has given it up: who sends again what was not answered does so elsewhere, and what lies
+ * here must not land after that (turns.h). Not asked in a busy moment; nobody is back that soon. */
+static bool is_given_up(const struct nbd_conn *conn)
+{
+    return conn->starved && loop_now_ns(conn->loop) - conn->starved_since_ns >= GIVEN_UP_NS &&
+           stream_has_left(conn->stream);
+}
+
 void nbd_receive_run(struct nbd_conn *conn)
 {
+    if (is_given_up(conn)) {
+        nbd_conn_cut(conn, "the client left while its requests waited");
+        return;
+    }
+    bool was_starved = conn->starved, went_on = false;
     conn->starved = false;
     while (step(conn))
-        ;
+        went_on = true;
+    if (conn->starved && (!was_starved || went_on))
+        conn->starved_since_ns = loop_now_ns(conn->loop);
     if (conn->input_over && !conn->starved)
         nbd_conn_end(conn);
     else

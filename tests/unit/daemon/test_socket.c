@@ -129,7 +129,9 @@ Test(socket, the_peers_end_is_zero_and_its_absence_is_broken, .timeout = 60)
     cr_expect_eq(stream_recv(s, &iov, 1), STREAM_AGAIN);
     cr_expect_eq(write(fds[1], "abc", 3), 3);
     cr_expect(stream_recv(s, &iov, 1) == 1 && byte == 'a');
+    cr_expect_not(stream_has_left(s));
     shutdown(fds[1], SHUT_WR);
+    cr_expect(stream_has_left(s), "before all was received");
     cr_expect(stream_recv(s, &iov, 1) == 1 && stream_recv(s, &iov, 1) == 1);
     cr_expect_eq(stream_recv(s, &iov, 1), 0);
     close(fds[1]);
@@ -296,6 +298,10 @@ Test(listener, tcp_connections_become_streams_without_delay, .timeout = 60)
             cr_expect_eq(tcp_option(guest, SOL_SOCKET, SO_KEEPALIVE), 1);
             cr_expect_eq(strncmp(guest->peer, "127.0.0.1:", 10), 0, "%s", guest->peer);
             cr_expect_eq(strncmp(guest->local, "127.0.0.1:", 10), 0, "%s", guest->local);
+            cr_expect_not(stream_has_left(guest));
+            cr_expect_eq(write(fds[k], "abc", 3), 3);
+            shutdown(fds[k], SHUT_RDWR); /* as the kernel's NBD client does when it gives a connection up */
+            cr_expect(stream_has_left(guest));
             stream_close(guest);
             close(fds[k]);
         }

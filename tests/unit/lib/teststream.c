@@ -163,11 +163,18 @@ static bool test_start_tls(struct stream *stream, struct stream_credentials *cre
     return true;
 }
 
+static bool test_has_left(const struct stream *stream)
+{
+    const struct teststream *s = container_of(stream, struct teststream, stream);
+    return s->ended || s->broken;
+}
+
 static const struct stream_ops test_stream_ops = {.recv = test_recv,
                                                   .send = test_send,
                                                   .want = test_want,
                                                   .move = test_move,
                                                   .start_tls = test_start_tls,
+                                                  .has_left = test_has_left,
                                                   .close = test_stream_close};
 
 struct teststream *teststream_create(struct loop *loop, uint64_t seed)

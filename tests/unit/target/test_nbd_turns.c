@@ -381,6 +381,46 @@ Test(nbd_turns, a_write_that_waits_for_long_is_waited_for_too)
     peer_stop(&p);
 }
 
+/* What had not been taken when the client left lands never: it is sent again elsewhere. */
+Test(nbd_turns, what_a_client_left_in_its_socket_is_not_read_later)
+{
+    for (unsigned leaves = 0; leaves < 2; leaves++) {
+        struct holder h;
+        struct teststream *first;
+        struct peer p = peer_holding(&(struct peer_setup){.requests = 2}, &h, 1 * MIB, NBD_SIMPLE);
+        for (uint64_t i = 0; i < 40; i++)
+            peer_write(&p, 0, i, i * 4096, payload, 4096);
+        peer_run(&p);
+        cr_expect_eq(h.count, 2u);
+        second_client(&p, &first);
+        if (leaves)
+            teststream_end(first);
+        peer_run(&p);
+        p.t->loop.now_ns += 20000000;
+        peer_write(&p, 0, 1, 20 * 4096, payload, 4096); /* what the first wanted to write, and may be newer */
+        peer_run(&p);
+        cr_expect_eq(h.count, 3u, "in nobody's way");
+        holder_end(&h, true, BLK_OK, 0);
+        peer_run(&p);
+        peer_expect(&p, 1, 0);
+        for (unsigned i = 0; i < 100 && h.count > 0; i++) {
+            holder_end(&h, false, BLK_OK, 0);
+            peer_run(&p);
+        }
+        cr_expect_eq(h.seen, leaves ? 3u : 41u);
+        cr_expect_eq(first->closed, leaves);
+        struct teststream *second = p.s;
+        p.s = first;
+        if (!leaves) {
+            teststream_end(first);
+            peer_run(&p);
+        }
+        peer_forget(&p);
+        p.s = second;
+        peer_stop(&p);
+    }
+}
+
 /* Two names of one device are one medium. */
 Test(nbd_turns, exports_of_one_device_have_one_order)
 {
