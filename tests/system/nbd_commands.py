@@ -214,11 +214,13 @@ def writes_too_long(rig):
 def no_delays(rig):
     c = rig.session()
     data = pattern(4096, 94)
-    start = time.monotonic()
-    for n in range(60):
+    took = []
+    for n in range(40):
+        start = time.monotonic()
         c.write(n * 4096, data)
         c.read(n * 4096, 4096)
-    assert time.monotonic() - start < 1.8, "%.0f ms for each of 120 requests" % ((time.monotonic() - start) / 120 * 1000)
+        took.append(time.monotonic() - start)
+    assert sorted(took)[20] < 0.035, "%.0f ms for a write and a read" % (sorted(took)[20] * 1000)
 
 
 @case("a payload in small pieces, with others' requests between")

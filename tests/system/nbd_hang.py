@@ -7,7 +7,7 @@ import signal
 from nbd_client import *
 
 HELPER = sys.argv.pop(3)
-LIMIT = 1.0
+LIMIT = 2.0
 
 
 class Stopped:
