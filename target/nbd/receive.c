@@ -227,7 +227,8 @@ static bool is_given_up(const struct nbd_conn *conn)
 void nbd_receive_run(struct nbd_conn *conn)
 {
     if (is_given_up(conn)) {
-        nbd_conn_cut(conn, "the client left while its requests waited");
+        log_debug("nbd: %s: the client left while its requests waited", conn->peer);
+        nbd_conn_end(conn); /* what was accepted is answered: it may have left with its sending side only */
         return;
     }
     bool was_starved = conn->starved, went_on = false;

@@ -408,6 +408,7 @@ Test(nbd_turns, what_a_client_left_in_its_socket_is_not_read_later)
             peer_run(&p);
         }
         cr_expect_eq(h.seen, leaves ? 3u : 41u);
+        cr_expect_eq(teststream_sent(first), (leaves ? 2 : 40) * 16u, "what was accepted is answered");
         cr_expect_eq(first->closed, leaves);
         struct teststream *second = p.s;
         p.s = first;
