@@ -97,9 +97,9 @@ static json_t *io_json(const struct io_stats *io)
 
 static json_t *nbd_json(const struct nbd_conn_info *n)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:I}", "id", session_id("nbd", n->id), "protocol", "nbd",
-                     "peer", n->peer, "object", n->export_name, "phase", n->phase, "tls", n->tls, "client", n->client,
-                     "since", (json_int_t)n->since_s);
+    return json_pack("{s:o, s:s, s:s, s:o, s:s, s:s, s:s, s:I}", "id", session_id("nbd", n->id), "protocol", "nbd",
+                     "peer", n->peer, "object", sentence_json(n->export_name), "phase", n->phase, "tls", n->tls,
+                     "client", n->client, "since", (json_int_t)n->since_s);
 }
 
 static json_t *iscsi_json(const struct iscsi_session_info *s)

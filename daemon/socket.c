@@ -54,6 +54,9 @@ void socket_address_format(const struct sockaddr *address, size_t address_len, c
         size_t path_len = address_len - MIN(address_len, offsetof(struct sockaddr_un, sun_path));
         bool named = path_len > 0 && un->sun_path[0] != '\0';
         text_format(out, len, "unix:%.*s", named ? (int)path_len : 0, un->sun_path);
+        for (char *c = out; *c != '\0'; c++) /* a peer's own choice, on its way to logs */
+            if (*c <= ' ' || *c > '~')
+                *c = '?';
     }
 }
 

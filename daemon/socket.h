@@ -24,8 +24,8 @@ bool socket_file_is_stale(const char *path);
 /* For peer credentials and the like; the stream's operations of any other kind must not be given. */
 int socket_stream_fd(const struct stream *stream);
 
-/* "192.0.2.1:3260", "[2001:db8::1]:3260", "unix:/run/x" ("unix:" if it has no name). An IPv4 peer of an IPv6 socket
- * is shown as IPv4. */
+/* "192.0.2.1:3260", "[2001:db8::1]:3260", "unix:/run/x" ("unix:" if it has no name; with question marks
+ * for all but printable ASCII). An IPv4 peer of an IPv6 socket is shown as IPv4. */
 void socket_address_format(const struct sockaddr *address, size_t address_len, char *out, size_t len);
 
 #endif

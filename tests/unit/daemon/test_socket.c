@@ -503,4 +503,7 @@ Test(socket, addresses_are_written_as_people_write_them)
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(80), .sin_addr.s_addr = htonl(0xc0000201)};
     socket_address_format((struct sockaddr *)&in, sizeof in, text, sizeof text);
     cr_expect_str_eq(text, "192.0.2.1:80");
+    struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "/x\nerror: \xff"};
+    socket_address_format((struct sockaddr *)&un, sizeof un, text, sizeof text);
+    cr_expect_str_eq(text, "unix:/x?error:??", "a client's socket may be called anything");
 }
