@@ -77,15 +77,19 @@ void live_spares_free(struct appliance *a)
         spare_forget(a, spare);
 }
 
-/* Is the path a member of an array that runs? */
+/* Is the path a member of an array that runs, or becoming one? */
 static bool is_member(struct appliance *a, const char *path)
 {
     struct live_array *live;
     TAILQ_FOREACH(live, &a->arrays, link)
-    for (unsigned i = 0; i < live->slots; i++)
-        if (live->disks[i].disk.dev != NULL && is_same_disk(live->disks[i].path, path))
+    {
+        for (unsigned i = 0; i < live->slots; i++)
+            if (live->disks[i].disk.dev != NULL && is_same_disk(live->disks[i].path, path))
+                return true;
+        if (live->newcomer.disk.dev != NULL && is_same_disk(live->newcomer.path, path))
             return true;
-    return live_newcomer_find(a, path) != NULL;
+    }
+    return false;
 }
 
 void live_spares_config(struct appliance *a, const struct config *config)
@@ -374,7 +378,7 @@ bool live_spare_remove(struct appliance *a, const char *path)
     struct live_spare *spare = spare_find(a, path);
     uint8_t bytes[SPARE_LABEL_BYTES] = {0};
     char array[SPARE_ARRAY_SIZE];
-    if (spare == NULL)
+    if (spare == NULL || is_member(a, spare->path))
         return false;
     if (!remote_is_uri(path) && label_of(path, array) && !label_io(path, bytes, true))
         log_warn("disk %s: its label as a spare cannot be erased: %s", path, strerror(errno));
@@ -388,7 +392,9 @@ json_t *live_spares_json(struct appliance *a)
     json_t *out = json_array();
     struct live_spare *spare;
     TAILQ_FOREACH(spare, &a->spares, link)
-    json_array_append_new(out, json_pack("{s:s, s:s, s:o}", "path", spare->path, "array", spare->array, "trouble",
-                                         sentence_json(spare->said)));
+    if (!is_member(a,
+                   spare->path)) /* disk replace may have put it into a slot: it is free again if that is called off */
+        json_array_append_new(out, json_pack("{s:s, s:s, s:o}", "path", spare->path, "array", spare->array, "trouble",
+                                             sentence_json(spare->said)));
     return out;
 }

@@ -32,6 +32,23 @@ $CTL disk replace "$DIR/d3" "$DIR/n2" >/dev/null || fail "a larger disk"
 wait_idle
 [ "$(array_state)" = optimal ] || fail "$($CTL status)"
 
+# A spare that was put into a slot by hand is no spare any more.
+truncate -s 64M "$DIR/n4"
+$CTL disk add-spare "$DIR/n4" >/dev/null || fail "add-spare"
+$CTL disk list | grep 'spare' | grep -q "$DIR/n4" || fail "no spare: $($CTL disk list)"
+$CTL array pause r >/dev/null
+$CTL disk replace r/0 "$DIR/n4" >/dev/null || fail "by a spare"
+taken() {
+    $CTL disk list | grep 'spare' | grep -q n4 && fail "$1: a spare as well: $($CTL disk list)"
+    ! $CTL disk remove "$DIR/n4" >"$DIR/out" 2>&1 || fail "$1: let go of: $(cat "$DIR/out")"
+}
+taken "while it is copied"
+$CTL array resume r >/dev/null
+in_place() { $CTL disk list | grep '^r/0 ' | grep -q "n4"; }
+wait_for_long in_place || fail "by a spare: $($CTL status)"
+taken "in its place"
+wait_idle
+
 # Called off: the old disk stays, and the new one can be used again.
 $CTL job cancel r/2 2>/dev/null && fail "nothing was called off"
 truncate -s 64M "$DIR/n3"
