@@ -751,7 +751,9 @@ const char *appliance_array_assemble(struct appliance *a, const char *array, boo
     struct live_array *live = live_array_find(a, array);
     if (live != NULL && live->array != NULL) {
         text_format(a->message, sizeof a->message, "array %s runs already%s", array,
-                    prefer != NULL ? ": there is no split brain that a disk could decide" : "");
+                    prefer != NULL               ? ": there is no split brain that a disk could decide"
+                    : live_array_is_frozen(live) ? ", frozen: bring its disks back, then restart corbeld"
+                                                 : "");
         return a->message;
     }
     if (!assemble_options(a, live, prefer, &options))

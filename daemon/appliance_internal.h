@@ -204,6 +204,8 @@ void live_held_look(struct appliance *a);
 void live_remotes_scanned(struct appliance *a, const struct scan *scan);
 /* Bring back those that were lost and can be reached again. */
 void live_remotes_look(struct appliance *a);
+/* Of an array that runs. */
+bool live_array_is_frozen(struct live_array *live);
 /* Before the reactors are stopped; and behind. */
 void live_remotes_stop(struct appliance *a);
 void live_remotes_free(struct appliance *a);

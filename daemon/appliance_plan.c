@@ -66,8 +66,9 @@ static const char *disk_objection(struct plan *p, const struct config_text *path
     else if (disk->read_only)
         text_format(why, why_len, "%s:%u: disk %s is read-only", p->config->path, path->line, path->text);
     else if (disk->label != NULL)
-        text_format(why, why_len, "%s:%u: disk %s belongs to array %s", p->config->path, path->line, path->text,
-                    disk->label->array.name);
+        text_format(why, why_len,
+                    "%s:%u: disk %s belongs to array %s: erase its first and last MiB if nothing on it is needed",
+                    p->config->path, path->line, path->text, disk->label->array.name);
     else if ((disk->verdict == SB_DAMAGED || disk->verdict == SB_UNSUPPORTED) && !p->options->force)
         text_format(why, why_len, "%s:%u: disk %s: %s; --force overwrites it", p->config->path, path->line, path->text,
                     disk->why);

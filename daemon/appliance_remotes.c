@@ -143,7 +143,7 @@ static void run_state(struct sync_call *call)
     sync_finish(call);
 }
 
-static bool is_frozen(struct live_array *live)
+bool live_array_is_frozen(struct live_array *live)
 {
     struct state_call c = {.live = live};
     sync_call(&c.call, reactor_loop(live->home), run_state);
@@ -187,7 +187,7 @@ static void have_it_noticed(struct appliance *a, struct live_array *live)
 static bool must_wait(struct appliance *a, struct live_array *live, struct live_remote *remote,
                       const struct blkdev *gone)
 {
-    if (is_frozen(live)) {
+    if (live_array_is_frozen(live)) {
         say_once(remote, live->name, "the array is frozen; restart corbeld when all its disks are back");
         return true;
     }

@@ -19,7 +19,10 @@ static int connect_to(const char *path, char *why, size_t why_len)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0)
         return fd;
-    snprintf(why, why_len, "corbeld does not answer at %s: %s", path, strerror(errno));
+    snprintf(why, why_len, "corbeld does not answer at %s: %s%s", path, strerror(errno),
+             errno == ENOENT || errno == ECONNREFUSED
+                 ? "; is it running? --socket or CORBEL_SOCKET says where its daemon.control is, if not there"
+                 : "");
     if (fd >= 0)
         close(fd);
     return -1;

@@ -53,7 +53,9 @@ void print_arrays(const json_t *status)
         const char *state = text(array, "state");
         printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state,
                json_array_size(json_object_get(array, "members")), json_array_size(json_object_get(array, "volumes")),
-               strncmp(state, "not ", 4) == 0 ? text(array, "reason") : activity(array, doing, sizeof doing));
+               strncmp(state, "not ", 4) == 0 ? text(array, "reason")
+               : strcmp(state, "frozen") == 0 ? "bring its disks back, then restart corbeld"
+                                              : activity(array, doing, sizeof doing));
     }
 }
 
