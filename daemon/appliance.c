@@ -265,6 +265,8 @@ static void tell_difference(void *data, const char *path, enum config_change cha
         append_text(r->taken, "%s: new ones; those that are gone stay until corbelctl disk remove", path);
     else if (begins(path, "arrays ") && change == CONFIG_ADDED)
         append_text(r->refused, "%s is new; a reload creates nothing: use corbelctl apply", path);
+    else if (begins(path, "arrays ") && strstr(path, "\".") == NULL && change == CONFIG_REMOVED)
+        append_text(r->refused, "%s is not named any more: it runs on, and is left alone from the next start", path);
     else if (strcmp(path, "disks") == 0 || (begins(path, "arrays ") && ends(path, ".disks")))
         append_text(r->taken, "%s: where disks may be found; corbelctl apply, disk online and disk replace look there",
                     path);

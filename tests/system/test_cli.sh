@@ -119,4 +119,9 @@ stop_daemon
 grep -q 'array r started' "$LOG" && fail "an array was started while the daemon stopped: $(cat "$LOG")"
 launch_daemon
 grep -q 'not stopped cleanly' "$LOG" && fail "the arrays were not marked clean: $(cat "$LOG")"
+# An array that is taken out of the config runs on; apply has nothing to do with it.
+echo "daemon = { control = \"$SOCKET\"; };" >"$CONFIG"
+expect 0 $CTL reload
+grep -q '^not taken over: arrays "r" is not named any more: it runs on' "$DIR/out" || fail "an array taken out: $(cat "$DIR/out")"
+[ "$(array_state)" = optimal ] || fail "an array taken out: $($CTL status)"
 stop_daemon
