@@ -27,7 +27,7 @@ static const struct unit duration_units[] = {
 };
 
 static const char *quantity_parse(const char *text, const struct unit *units, size_t count, uint64_t *value,
-                                  const char *no_unit)
+                                  const char *no_unit, const char *unknown_unit)
 {
     while (isspace((unsigned char)*text))
         text++;
@@ -48,7 +48,7 @@ static const char *quantity_parse(const char *text, const struct unit *units, si
         *value = (uint64_t)product;
         return NULL;
     }
-    return "has an unknown unit";
+    return unknown_unit;
 }
 
 const char *size_parse(const char *text, uint64_t *bytes)
@@ -57,13 +57,14 @@ const char *size_parse(const char *text, uint64_t *bytes)
     if (len >= 2 && strchr("KMGTPkmgtp", text[len - 2]) != NULL && toupper((unsigned char)text[len - 1]) == 'B')
         return "is ambiguous: write KiB, MiB, GiB, TiB (powers of 1024)";
     return quantity_parse(text, size_units, ARRAY_LENGTH(size_units), bytes,
-                          "has no unit: write for example \"64 KiB\"");
+                          "has no unit: write for example \"64 KiB\"",
+                          "has an unknown unit: write B, KiB, MiB, GiB, TiB or PiB");
 }
 
 const char *duration_parse(const char *text, uint64_t *nanoseconds)
 {
     return quantity_parse(text, duration_units, ARRAY_LENGTH(duration_units), nanoseconds,
-                          "has no unit: write ms, s, min or h");
+                          "has no unit: write ms, s, min or h", "has an unknown unit: write ms, s, min or h");
 }
 
 void size_format(uint64_t bytes, char *out, size_t out_len)

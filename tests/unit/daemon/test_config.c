@@ -293,6 +293,8 @@ Test(units, sizes)
     static const char *const bad[] = {"", "x", "64", "-1 KiB", "1 MB", "1 KiBB", "99999999 PiB", "1e400 K"};
     for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
         cr_expect_not_null(size_parse(bad[i], &bytes), "'%s' was taken", bad[i]);
+    cr_expect(strstr(size_parse("1 XiB", &bytes), "write B, KiB") != NULL, "%s", size_parse("1 XiB", &bytes));
+    cr_expect(strstr(duration_parse("1 day", &bytes), "write ms, s") != NULL, "%s", duration_parse("1 day", &bytes));
     char text[32];
     size_format(3 * GIB / 2, text, sizeof text);
     cr_expect_str_eq(text, "1.5 GiB");
