@@ -535,6 +535,15 @@ static int open_nbd(struct appliance *a, const struct config_nbd *config, char *
     return 0;
 }
 
+/* No address is a default, so it may be left out by mistake. */
+static void warn_of_no_address(const struct config *config)
+{
+    if (config->nbd.exports.count > 0 && config->nbd.listen.count == 0 && config->nbd.listeners.count == 0)
+        log_warn("there are NBD exports, and no address where they are served: give nbd.listen");
+    if (config->iscsi.targets.count > 0 && config->iscsi.listen.count == 0 && config->iscsi.portal_groups.count == 0)
+        log_warn("there are iSCSI targets, and no address where they are served: give iscsi.listen");
+}
+
 int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len)
 {
     struct listen_call c = {.protocol = &iscsi, .group = ISCSI_GROUP_DEFAULT};
@@ -547,6 +556,7 @@ int live_listeners_open(struct appliance *a, const struct config *config, char *
         if (open_listeners(a, &group->listen, &c, why, why_len) < 0)
             return -1;
     }
+    warn_of_no_address(config);
     return 0;
 }
 

@@ -105,3 +105,9 @@ wait "$PID" || status=$?
 PID=
 [ "$status" != 0 ] || fail "it started without its socket"
 grep -q "corbel.conf:[0-9]*: nbd.listen: systemd passed no socket named \"nbd\"" "$LOG" || fail "not said: $(cat "$LOG")"
+
+# Exports and no address at all are most likely a mistake: that is said, at the start.
+sed -i 's/nbd = { listen = \[[^]]*\];/nbd = {/' "$CONFIG"
+launch_daemon
+grep -q 'warning: there are NBD exports, and no address' "$LOG" || fail "no address, and not a word: $(cat "$LOG")"
+stop_daemon
