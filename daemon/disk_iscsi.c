@@ -84,6 +84,8 @@ enum iscsi_verdict iscsi_judge(enum blk_op op, const struct iscsi_answer *answer
         enum blk_status status;
     } senses[] = {
         {SCSI_SENSE_UNIT_ATTENTION, SENSE_RESET, ANY, ISCSI_RESET, BLK_GONE},
+        {SCSI_SENSE_UNIT_ATTENTION, 0x28, ANY, ISCSI_RESET, BLK_GONE},     /* another medium, it may be */
+        {SCSI_SENSE_UNIT_ATTENTION, 0x2a, 0x01, ISCSI_MODES, BLK_TIMEOUT}, /* mode parameters changed */
         {SCSI_SENSE_UNIT_ATTENTION, ANY, ANY, ISCSI_AGAIN, BLK_TIMEOUT},
         {SCSI_SENSE_COMMAND_ABORTED, ANY, ANY, ISCSI_AGAIN, BLK_TIMEOUT},
         {SCSI_SENSE_NOT_READY, 0x04, 0x01, ISCSI_AGAIN, BLK_TIMEOUT}, /* becoming ready */
@@ -448,9 +450,11 @@ static void over(struct iscsi_context *iscsi, int status, void *data, void *arg)
         enum iscsi_verdict verdict = judge(op->op, status, task, &answer);
         bool is_short = answer == BLK_OK && blk_op_has_data(op->op) && task != NULL &&
                         task->residual_status == SCSI_RESIDUAL_UNDERFLOW && task->residual != 0;
-        op->again = verdict == ISCSI_AGAIN;
+        op->again = verdict == ISCSI_AGAIN || verdict == ISCSI_MODES;
         if (verdict == ISCSI_RESET)
-            break_up(s, "the target was reset");
+            break_up(s, "the target was reset, or has another medium");
+        else if (verdict == ISCSI_MODES && !s->session.facts.info.volatile_cache)
+            break_up(s, "the target's modes were changed"); /* it may have a cache now: the next session asks */
         else
             remote_answer(op, is_short ? BLK_MEDIA : answer);
     }

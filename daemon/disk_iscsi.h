@@ -9,7 +9,8 @@
 enum iscsi_verdict {
     ISCSI_OVER,  /* the status tells how */
     ISCSI_AGAIN, /* it was not done: ask again soon */
-    ISCSI_RESET, /* what the target held in its volatile cache may be lost: the session counts as lost */
+    ISCSI_MODES, /* the same, and the target's cache may have been turned on */
+    ISCSI_RESET, /* what the target held in its volatile cache, or its medium, may be lost: so counts the session */
 };
 
 /* A SCSI status with its sense (SAM-5 5.3, SPC-4 4.5.6); `ascq` is ASC * 256 + ASCQ. */

@@ -132,6 +132,8 @@ Test(remote_iscsi, each_answer_of_a_target_has_a_meaning)
         {{ABORTED, 0, 0}, ISCSI_OVER, BLK_TIMEOUT},
         {{CHECK, 0x6, 0x2900}, ISCSI_RESET, BLK_GONE},
         {{CHECK, 0x6, 0x2907}, ISCSI_RESET, BLK_GONE},
+        {{CHECK, 0x6, 0x2800}, ISCSI_RESET, BLK_GONE},
+        {{CHECK, 0x6, 0x2a01}, ISCSI_MODES, BLK_TIMEOUT},
         {{CHECK, 0x6, 0x2a09}, ISCSI_AGAIN, BLK_TIMEOUT},
         {{CHECK, 0x6, 0x3f0e}, ISCSI_AGAIN, BLK_TIMEOUT},
         {{CHECK, 0xb, 0x0000}, ISCSI_AGAIN, BLK_TIMEOUT},
