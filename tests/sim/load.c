@@ -12,7 +12,8 @@ static bool rows_whole(const struct sim *s, const struct sim_io *io)
     const struct sim_volume *v = &s->volumes[io->volume];
     for (uint64_t row = io->req.off / v->layout.row_data; row <= (io->req.off + io->req.len - 1) / v->layout.row_data;
          row++)
-        if (!model_row_is_whole(v->model, row, peek_row(s->array, io->volume, row) & ROW_SYNCED))
+        if (!model_row_is_whole(v->model, row, peek_row(s->array, io->volume, row) & ROW_SYNCED) ||
+            world_row_may_be_torn_again(s, io->volume, row))
             return false;
     return true;
 }

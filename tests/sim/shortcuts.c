@@ -2,7 +2,9 @@
  * What would be most of the cost of a run and is not what it tests. Linked with --wrap; left out of sanitized builds.
  *
  * Mappings are used again: an array that is opened takes some 16 MiB of pages, and a seed opens several. What is handed
- * out again holds old bytes, as any pool does; a run that depended on them would not be the same twice.
+ * out again holds old bytes, as any pool does. They may reach a disk: the journal writes whole pages, and what stands in
+ * them beside the bytes that it logs is nobody's; a torn write may then leave a record whole by chance, or not. So for a
+ * run that is to be the same twice every mapping is handed out with the same bytes (mappings_alike).
  *
  * The text of superblocks is remembered: every member carries the same text four times, and it is read at each start.
  * Both functions are pure (raid/superblock_text.h), so the answer is the one they gave to the same question before.
@@ -26,6 +28,19 @@ static struct {
     size_t len;
 } kept[64];
 
+static bool alike;
+void mappings_alike(bool wanted);
+
+void mappings_alike(bool wanted)
+{
+    alike = wanted;
+}
+
+static void *handed_out(void *at, size_t len)
+{
+    return alike && at != MAP_FAILED ? memset(at, 0xa5, len) : at;
+}
+
 /* In few sizes, so that one fits another seed. */
 static size_t kept_size(size_t len)
 {
@@ -43,9 +58,10 @@ void *__wrap_mmap(void *at, size_t len, int protection, int flags, int fd, off_t
         if (kept[i].at != NULL && kept[i].len == len) {
             at = kept[i].at;
             kept[i].at = NULL;
-            return at;
+            return handed_out(at, len);
         }
-    return __real_mmap(at, len, protection, flags, fd, off);
+    at = __real_mmap(at, len, protection, flags, fd, off);
+    return private ? handed_out(at, len) : at;
 }
 
 int __wrap_munmap(void *at, size_t len)

@@ -230,6 +230,8 @@ bool world_start(struct sim *s, struct world_start how);
 void world_start_again(struct sim *s, struct dice *dice);
 /* What has become right since we last looked: rows that are in sync, slots whose trouble is over. */
 void world_look(struct sim *s);
+/* Is this row right only because of a loss that may not be on disk yet, so that a start may find it in doubt again? */
+bool world_row_may_be_torn_again(const struct sim *s, unsigned volume, uint64_t row);
 /* A slot cannot be counted on: tell the models. */
 void world_slot_lost(struct sim *s, unsigned slot);
 /* May there be a fault here? Then the slot is in trouble. */

@@ -123,7 +123,7 @@ static bool row_is_in_doubt(const struct sim *s, unsigned volume, uint64_t row)
  * Is it right only because a member is lost that did not take its part, and that may not be on disk yet? Then the member
  * may be back at the next start with what it had, and the row in doubt with it. A log says what each member is to hold.
  */
-static bool row_may_be_torn_again(const struct sim *s, unsigned volume, uint64_t row)
+bool world_row_may_be_torn_again(const struct sim *s, unsigned volume, uint64_t row)
 {
     const struct sim_volume *v = &s->volumes[volume];
     uint64_t lost = consistency_is_closed(v->spec.consistency) ? 0 : peek_unwritten(s->array);
@@ -139,7 +139,8 @@ static void rows_look(struct sim *s, unsigned volume, bool saved)
     struct model *m = s->volumes[volume].model;
     for (uint64_t row = 0; row < m->rows; row++) {
         unsigned is = peek_row(s->array, volume, row);
-        if ((is & ROW_SYNCED) && !row_is_in_doubt(s, volume, row) && (saved || !row_may_be_torn_again(s, volume, row)))
+        if ((is & ROW_SYNCED) && !row_is_in_doubt(s, volume, row) &&
+            (saved || !world_row_may_be_torn_again(s, volume, row)))
             model_row_synced(m, row, saved || (is & ROW_SAVED));
     }
 }
