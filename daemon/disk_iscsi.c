@@ -192,7 +192,7 @@ static void hear_capacity(struct remote_facts *facts, struct scsi_task *task)
     facts->info.physical_block = capacity->block_length << MIN(capacity->lbppbe, 8);
     facts->info.physical_block = MIN(facts->info.physical_block, (uint32_t)PAGE_BYTES);
     facts->info.size = (capacity->returned_lba + 1) * capacity->block_length;
-    facts->info.discard_zeroes = capacity->lbprz != 0;
+    /* Not discard_zeroes by LBPRZ: an UNMAP is a hint, what is not unmapped keeps its bytes. */
 }
 
 static void hear_limits(struct remote_facts *facts, struct scsi_task *task)

@@ -105,7 +105,7 @@ static ssize_t socket_recv(struct stream *stream, const struct iovec *iov, int c
     return result_of(n);
 }
 
-ssize_t socket_send(struct stream *stream, const struct iovec *iov, int count)
+static ssize_t socket_send(struct stream *stream, const struct iovec *iov, int count)
 {
     ASSERT(count > 0);
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = (size_t)MIN(count, IOV_MAX)};

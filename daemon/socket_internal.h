@@ -26,7 +26,6 @@ static inline struct socket_stream *socket_of(struct stream *stream)
 /* Wake up for these from now on. */
 void socket_watch(struct socket_stream *s, unsigned events);
 /* What the operations of a socket's stream without TLS do; `arrived` runs when the stream may be touched again. */
-ssize_t socket_send(struct stream *stream, const struct iovec *iov, int count);
 void socket_move(struct stream *stream, struct loop *to, struct task *arrived);
 void socket_close(struct stream *stream);
 bool socket_has_left(const struct stream *stream);

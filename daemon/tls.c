@@ -36,7 +36,7 @@ struct tls {
     stream_secured secured; /* NULL: the handshake is over */
     struct tls_handshake handshake;
     unsigned wanted, recv_needs; /* of STREAM_READ, STREAM_WRITE */
-    bool broken, more, kernel_seals;
+    bool broken, more;
     size_t held;
     struct timer again;
     struct socket_stream *of;
@@ -153,8 +153,6 @@ static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int coun
     ASSERT(count > 0 && t->secured == NULL && begins_with_held(iov, count, t->held));
     if (t->broken)
         return STREAM_BROKEN;
-    if (t->kernel_seals)
-        return socket_send(stream, iov, count);
     ERR_clear_error();
     for (;;) {
         bool sealed = t->held > 0 || seal(t, iov, count, sent);
@@ -251,7 +249,6 @@ static void handshake_over(struct socket_stream *s, const char *failure)
     if (failure == NULL) {
         tls_proof_take(t->ssl, &t->handshake, &t->proof);
         s->stream.proof = &t->proof;
-        t->kernel_seals = BIO_get_ktls_send(SSL_get_wbio(t->ssl));
         t->more = true; /* what the peer sent behind its last message may be here */
     }
     t->secured = NULL;

@@ -2,9 +2,6 @@
  * The socket beneath a cipher, as OpenSSL sees it: as its own, but that a peer who has left makes no signal, and that what
  * is sealed can be collected and sent in one go (struct tls_out). While it is collecting nothing is sent; when it is not,
  * what was collected and is not gone yet goes before anything new.
- *
- * Where the kernel seals (kernel TLS) OpenSSL's own way is left as it is; its messages then carry no signal's flag, and the
- * daemon ignores that signal.
  */
 #include <errno.h>
 #include <string.h>
@@ -39,8 +36,6 @@ static int write_out(BIO *bio, const char *bytes, int len)
 {
     struct tls_out *out = BIO_get_app_data(bio);
     int fd = -1;
-    if (BIO_get_ktls_send(bio))
-        return BIO_meth_get_write(BIO_s_socket())(bio, bytes, len);
     BIO_clear_retry_flags(bio);
     if (out->collects)
         return collect(out, bytes, len);
