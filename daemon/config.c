@@ -8,11 +8,14 @@
 #include "daemon/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <libconfig.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/check.h"
 #include "daemon/config_table.h"
@@ -416,19 +419,40 @@ void config_free(struct config *config)
 
 /* --- the file --- */
 
+/* Never a pipe: one that nobody writes to would keep the daemon, in a reload, for ever; it could be neither asked nor
+ * stopped. */
+static int open_at_once(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0 && !S_ISFIFO(st.st_mode))
+        return fd;
+    close(fd);
+    errno = ESPIPE;
+    return -1;
+}
+
 /* NULL, and errno, if not a byte of it can be read; as libconfig's scanner ends the process then, e.g. of a folder. */
 static FILE *open_readable(const char *path)
 {
-    FILE *file = fopen(path, "r");
+    int fd = open_at_once(path), error;
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (file == NULL || fgetc(file) != EOF || !ferror(file)) {
         if (file != NULL)
             rewind(file);
         return file;
     }
-    int error = errno;
+    error = errno;
     fclose(file);
     errno = error;
     return NULL;
+}
+
+static const char *why_unreadable(void)
+{
+    return errno == ESPIPE ? "it is a pipe" : strerror(errno);
 }
 
 /* Look at the files that this one includes, before the scanner does: libconfig takes 10 levels. */
@@ -442,7 +466,7 @@ static bool includes_are_readable(struct reader *r, const char *path, FILE *file
             continue;
         FILE *included = open_readable(name);
         if (included == NULL)
-            config_error(r->errors, path, line, "@include", "%s cannot be read: %s", name, strerror(errno));
+            config_error(r->errors, path, line, "@include", "%s cannot be read: %s", name, why_unreadable());
         good = included != NULL && includes_are_readable(r, name, included, level + 1);
         if (included != NULL)
             fclose(included);
@@ -456,7 +480,7 @@ static bool parse_file(config_t *tree, struct reader *r)
 {
     FILE *file = open_readable(r->path);
     if (file == NULL) {
-        config_error(r->errors, r->path, 0, "", "cannot be read: %s", strerror(errno));
+        config_error(r->errors, r->path, 0, "", "cannot be read: %s", why_unreadable());
         return false;
     }
     if (!includes_are_readable(r, r->path, file, 0)) {

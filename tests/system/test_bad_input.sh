@@ -38,6 +38,15 @@ write_config raid5
 sed -i 's/^);$/  , { name = "r"; disks = [ "\/x1", "\/x2" ]; volumes = (); } );/' "$CONFIG"
 refused "array name twice" 'given twice' '"r"'
 CONFIG_SAVED=$CONFIG
+CONFIG=$DIR/pipe.conf
+mkfifo "$CONFIG"
+for text in '' "@include \"$DIR/pipe.conf\""; do # nobody writes to it: the daemon would wait for ever, in a reload too
+    echo "$text" >"$DIR/including.conf"
+    [ -z "$text" ] || CONFIG=$DIR/including.conf
+    timeout 10 "$BUILD_DIR/corbeld" -t "$CONFIG" >"$DIR/out" 2>&1 && fail "a pipe as config: accepted"
+    grep -q 'cannot be read: it is a pipe' "$DIR/out" || fail "a pipe as config: $(cat "$DIR/out")"
+done
+CONFIG=$CONFIG_SAVED
 CONFIG=$DIR/nothere refused "no such file" "$DIR/nothere" 'No such file'
 CONFIG=$DIR refused "a folder" "$DIR"
 CONFIG=$CONFIG_SAVED
