@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/blk_proxy.h"
 #include "core/bytes.h"
@@ -445,7 +446,8 @@ struct listen_call {
     enum nbd_tls tls;
     struct listener_file file;
     struct live_listener *live;
-    int fd; /* to be taken over; -1: none */
+    int fd;      /* to be taken over; -1: none */
+    bool probes; /* whether it could be opened is all that is asked */
     char why[256];
 };
 
@@ -481,12 +483,14 @@ static bool open_one(struct appliance *a, struct listen_call *c)
     return true;
 }
 
-/* All the sockets of this name: a unit may have several. */
+/* All the sockets of this name: a unit may have several. A probe only looks at them: clients may be waiting there, who would be
+ * accepted before there is anything to be served. */
 static bool open_inherited(struct appliance *a, struct listen_call *c)
 {
     const char *name = c->address->text + strlen("systemd:");
     unsigned n = 0;
-    while ((c->fd = inherited_socket(name, n, c->why, sizeof c->why)) >= 0 && open_one(a, c))
+    while ((c->fd = inherited_socket(name, n, c->why, sizeof c->why)) >= 0 &&
+           (c->probes ? close(c->fd) == 0 : open_one(a, c)))
         n++;
     return n > 0;
 }
@@ -513,9 +517,9 @@ static int open_listeners(struct appliance *a, const struct config_strings *addr
 }
 
 /* Words were checked with the config; a user who was there then may be gone. */
-static int open_nbd(struct appliance *a, const struct config_nbd *config, char *why, size_t why_len)
+static int open_nbd(struct appliance *a, const struct config_nbd *config, bool probes, char *why, size_t why_len)
 {
-    struct listen_call c = {.protocol = &nbd, .tls = config_listener_tls(config, "")};
+    struct listen_call c = {.protocol = &nbd, .probes = probes, .tls = config_listener_tls(config, "")};
     if (open_listeners(a, &config->listen, &c, why, why_len) < 0)
         return -1;
     for (unsigned i = 0; i < config->listeners.count; i++) {
@@ -544,10 +548,11 @@ static void warn_of_no_address(const struct config *config)
         log_warn("there are iSCSI targets, and no address where they are served: give iscsi.listen");
 }
 
-int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len)
+static int open_all(struct appliance *a, const struct config *config, bool probes, char *why, size_t why_len)
 {
-    struct listen_call c = {.protocol = &iscsi, .group = ISCSI_GROUP_DEFAULT};
-    if (open_nbd(a, &config->nbd, why, why_len) < 0 || open_listeners(a, &config->iscsi.listen, &c, why, why_len) < 0)
+    struct listen_call c = {.protocol = &iscsi, .group = ISCSI_GROUP_DEFAULT, .probes = probes};
+    if (open_nbd(a, &config->nbd, probes, why, why_len) < 0 ||
+        open_listeners(a, &config->iscsi.listen, &c, why, why_len) < 0)
         return -1;
     for (unsigned i = 0; i < config->iscsi.portal_groups.count; i++) {
         const struct config_portal_group *group =
@@ -556,8 +561,13 @@ int live_listeners_open(struct appliance *a, const struct config *config, char *
         if (open_listeners(a, &group->listen, &c, why, why_len) < 0)
             return -1;
     }
-    warn_of_no_address(config);
     return 0;
+}
+
+int live_listeners_open(struct appliance *a, const struct config *config, char *why, size_t why_len)
+{
+    warn_of_no_address(config);
+    return open_all(a, config, false, why, why_len);
 }
 
 struct portals_call {
@@ -614,7 +624,7 @@ void live_listeners_close(struct appliance *a)
 
 int live_listeners_probe(struct appliance *a, const struct config *config, char *why, size_t why_len)
 {
-    int result = live_listeners_open(a, config, why, why_len);
+    int result = open_all(a, config, true, why, why_len);
     live_listeners_close(a);
     return result;
 }

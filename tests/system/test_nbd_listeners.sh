@@ -69,7 +69,7 @@ stop_daemon
 
 config '"systemd:nbd"' ''
 cat >"$DIR/activate.py" <<'EOF'
-import os, socket, sys
+import os, socket, subprocess, sys, time
 config, folder, daemon = sys.argv[1:4]
 tcp = socket.create_server(("127.0.0.1", 0))
 unix = socket.socket(socket.AF_UNIX)
@@ -77,6 +77,9 @@ unix.bind(folder + "/passed.sock")
 unix.listen()
 other = socket.create_server(("127.0.0.1", 0))
 open(folder + "/passed.port", "w").write(str(tcp.getsockname()[1]))
+with open(folder + "/waited", "w") as waited:  # a client that is there before the daemon
+    subprocess.Popen(["nbdinfo", "--size", "nbd://127.0.0.1:%d" % tcp.getsockname()[1]], stdout=waited, stderr=waited)
+time.sleep(0.3)
 kept = [os.dup(s.fileno()) for s in (tcp, other, unix)]
 kept = [os.dup2(os.dup2(fd, 100 + i), 100 + i) for i, fd in enumerate(kept)]
 for i in range(3):
@@ -94,6 +97,7 @@ activate() { # NAMES
 }
 activate nbd:other:nbd
 port=$(cat "$DIR/passed.port")
+wait_for grep -q . "$DIR/waited" && [ "$(cat "$DIR/waited")" = 16777216 ] || fail "who waited for the daemon got: $(cat "$DIR/waited")"
 [ "$(size "nbd://127.0.0.1:$port")" = 16777216 ] || fail "over systemd's TCP socket: $(size "nbd://127.0.0.1:$port")"
 [ "$(size "nbd+unix:///v?socket=$DIR/passed.sock")" = 16777216 ] || fail "over systemd's Unix socket"
 [ "$($CTL status | grep -c '^nbd listens on')" = 2 ] || fail "listeners: $($CTL status | grep listens)"
