@@ -32,12 +32,27 @@ static bool overlap(const struct nbd_request *a, const struct nbd_request *b)
            round_down(y->off, block) < round_up(x->off + x->len, block);
 }
 
+/* Does `other` touch the block of this byte, which is not the first one of a block? */
+static bool shares_block(const struct nbd_request *other, uint64_t byte)
+{
+    uint64_t block = other->conn->rules.block, at = round_down(byte, block);
+    const struct nbd_request_header *x = &other->head;
+    return byte % block != 0 && at < round_up(x->off + x->len, block) && round_down(x->off, block) <= at;
+}
+
+/* The blocks at the ends of a ragged one are read and written back; what lies between is written as any other does. */
+static bool meets_ends(const struct nbd_request *ragged, const struct nbd_request *other)
+{
+    const struct nbd_request_header *x = &ragged->head;
+    return ragged->turn.is_ragged && (shares_block(other, x->off) || shares_block(other, x->off + x->len));
+}
+
 static bool must_wait_for(const struct nbd_request *later, const struct nbd_request *earlier)
 {
     if (!overlap(later, earlier))
         return false;
     bool is_left_over = earlier->turn.is_of_ended || is_laggard(earlier);
-    return later->turn.is_ragged || earlier->turn.is_ragged || (earlier->conn != later->conn && is_left_over);
+    return meets_ends(later, earlier) || meets_ends(earlier, later) || (earlier->conn != later->conn && is_left_over);
 }
 
 /* Nothing that is at the device, or has waited for longer, stands in its way. */

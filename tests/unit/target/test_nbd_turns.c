@@ -136,6 +136,29 @@ Test(nbd_ragged, nobody_writes_between_its_read_and_its_write)
     peer_stop(&p);
 }
 
+/* Only the blocks at its ends are read and written back: who writes between them has nothing to wait for. */
+Test(nbd_ragged, a_long_one_keeps_nobody_from_its_middle)
+{
+    struct holder h;
+    struct peer p = peer_holding(&plain, &h, 1 * MIB, NBD_SIMPLE);
+    peer_request(&p, 0, NBD_CMD_WRITE_ZEROES, 1, 100, 1 * MIB - 200);
+    peer_write(&p, 0, 2, 8192, payload, 4096);
+    peer_request(&p, 0, NBD_CMD_TRIM, 3, 65536, 65536);
+    peer_run(&p);
+    cr_expect_eq(h.count, 3u, "%u at the device", h.count);
+    peer_write(&p, 0, 4, 0, payload, 512);             /* its first block */
+    peer_write(&p, 0, 5, 1 * MIB - 512, payload, 512); /* its last */
+    peer_write(&p, 0, 6, 20000, payload, 10);          /* reads what it zeroes */
+    peer_run(&p);
+    cr_expect_eq(h.count, 3u, "%u at the device", h.count);
+    do {
+        holder_end_all(&h, BLK_OK);
+        peer_run(&p);
+    } while (h.count > 0);
+    cr_expect_eq(teststream_sent(p.s), 6 * 16u);
+    peer_stop(&p);
+}
+
 /* Whichever step fails, the request fails, what waited goes on, and nothing is left. */
 Test(nbd_ragged, a_step_that_fails_fails_the_write)
 {
