@@ -279,6 +279,16 @@ static void give_up(struct context *c, enum blk_status status)
     blk_complete(req, status);
 }
 
+/*
+ * Who is told BLK_LATE keeps pages of the reserve until he has the bytes, and may have to come back for them: so these
+ * leave enough that any request can still be passed on. (How many are promised is no matter: those come to an end.)
+ */
+static bool may_be_late(const struct context *c)
+{
+    const struct patience *p = c->patience;
+    return p->credit >= HEDGE_COST && page_pool_free(p->reserve) >= c->promised + REQUEST_PAGES;
+}
+
 /* When to look at it again; UINT64_MAX: never, it is given up. */
 static uint64_t context_look(struct context *c)
 {
@@ -290,7 +300,7 @@ static uint64_t context_look(struct context *c)
         give_up(c, BLK_TIMEOUT);
         return UINT64_MAX;
     }
-    if (p->credit < HEDGE_COST)
+    if (!may_be_late(c))
         return MIN(hard, now(p) + p->counters.soft_ns);
     p->credit -= HEDGE_COST;
     give_up(c, BLK_LATE);

@@ -3,7 +3,7 @@
  *
  *   soft deadline   ten times what 99 of 100 reads take, at least 250 ms (rotational) or 50 ms. A read that says
  *                   BLK_IMPATIENT is answered BLK_LATE then, and whoever asked gets the bytes elsewhere. At most one
- *                   read in twenty.
+ *                   read in twenty, and only as long as the pages that this gives away leave enough for any request.
  *   hard deadline   8 s; writing zeroes and discarding get more by their length. Everything is answered BLK_TIMEOUT.
  *
  * T1  What was given up goes on beneath. Until the disk has answered it counts in `overdue` of this device: a write may

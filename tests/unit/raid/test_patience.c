@@ -230,6 +230,30 @@ Test(patience, one_read_in_twenty_may_be_had_elsewhere)
     bench_close(&b);
 }
 
+Test(patience, reads_that_are_late_leave_pages_for_those_who_come_back)
+{
+    struct bench b = bench_open_with(&(struct patience_options){.reserve = 400});
+    enum { READS = 3 };
+    struct ask asks[READS], again;
+    slow_down(&b, 1 << BLK_READ, 5 * SECOND, READS);
+    for (unsigned i = 0; i < READS; i++)
+        ask_start(&b, &asks[i], BLK_READ, BLK_IMPATIENT, i * MIB, 128 * PAGE_BYTES);
+    testloop_run(b.t);
+    for (unsigned i = 0; i < READS; i++)
+        cr_expect_eq(asks[i].req.status, i == 0 ? BLK_LATE : BLK_OK, "read %u", i);
+    uint64_t began = b.t->loop.now_ns;
+    ask_start(&b, &again, BLK_READ, 0, 0, MIB); /* by who holds the pages: nobody else had the bytes */
+    cr_assert(testloop_run_until(b.t, &again.over));
+    cr_expect_eq(again.req.status, BLK_OK);
+    cr_expect(holds(&b, &again));
+    cr_expect_lt(again.over_ns - began, 10 * MS);
+    for (unsigned i = 0; i < READS; i++)
+        ask_put(&asks[i]);
+    ask_put(&again);
+    testloop_run(b.t);
+    bench_close(&b);
+}
+
 Test(patience, the_soft_deadline_follows_the_disk)
 {
     struct bench b = bench_open();
