@@ -160,7 +160,7 @@ bool pace_is_shared(const struct pace *pace, const struct pace_limits *limits)
 
 uint64_t pace_next_ns(const struct pace *pace, const struct pace_limits *limits)
 {
-    return pace->phase == PACE_PROBING && limits->priority < 100 ? UINT64_MAX : pace->due_ns;
+    return pace->phase == PACE_PROBING && limits->priority < 100 ? UINT64_MAX : MAX(pace->due_ns, pace->owed_ns);
 }
 
 static uint64_t rate_ns(uint64_t bytes, uint64_t rate)
@@ -177,20 +177,30 @@ static uint64_t interval_ns(const struct pace *pace, const struct pace_limits *l
     }
     if (limits->min_rate != 0)
         interval = MIN(interval, rate_ns(unit->bytes, limits->min_rate));
-    if (limits->max_rate != 0)
-        interval = MAX(interval, rate_ns(unit->bytes, limits->max_rate));
     return interval;
+}
+
+static uint64_t advance(uint64_t due_ns, uint64_t interval, uint64_t now_ns)
+{
+    return MAX(due_ns + interval, now_ns + interval > BURST_NS ? now_ns + interval - BURST_NS : 0);
 }
 
 void pace_begins(struct pace *pace, const struct pace_limits *limits, uint64_t now_ns, const struct pace_unit *unit)
 {
-    uint64_t interval = interval_ns(pace, limits, unit);
-    pace->due_ns = MAX(pace->due_ns + interval, now_ns + interval > BURST_NS ? now_ns + interval - BURST_NS : 0);
+    pace->due_ns = advance(pace->due_ns, interval_ns(pace, limits, unit), now_ns);
+    if (limits->max_rate != 0)
+        pace->owed_ns = advance(pace->owed_ns, rate_ns(unit->bytes, limits->max_rate), now_ns);
+}
+
+void pace_forgive(struct pace *pace, uint64_t now_ns)
+{
+    pace->due_ns = MIN(pace->due_ns, now_ns);
+    pace->owed_ns = MIN(pace->owed_ns, now_ns);
 }
 
 void pace_over(struct pace *pace, uint64_t now_ns, const struct pace_unit *unit)
 {
-    if (pace->phase != PACE_IDLE || pace->due_ns > now_ns) { /* not as fast as it goes */
+    if (pace->phase != PACE_IDLE || MAX(pace->due_ns, pace->owed_ns) > now_ns) { /* not as fast as it goes */
         pace->strokes = 0;
         pace->learning_ns = now_ns;
         return;

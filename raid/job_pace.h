@@ -21,7 +21,8 @@
  * requests very late; and with requests that follow each other it is their rate that the mean tells.
  *
  * The cost of a unit on each disk is its bytes at the rate that was learnt, and on rotating disks the way of the head.
- * Minimum and maximum rates are kept whatever the share is (while probing there is none).
+ * Minimum and maximum rates are kept whatever the share is (while probing there is none). What is owed under a maximum
+ * rate is owed through all phases: initiators that come and go make no job faster.
  */
 #ifndef RAID_JOB_PACE_H
 #define RAID_JOB_PACE_H
@@ -55,7 +56,8 @@ struct pace {
     bool settled;           /* PROBING: requests that met units are over */
     unsigned over;          /* times in a row that latency was too high at the floor */
     uint64_t share;
-    uint64_t due_ns;          /* the next unit is not to begin before */
+    uint64_t due_ns;          /* the next unit is not to begin before, by its share in this phase */
+    uint64_t owed_ns;         /* nor before this, by the maximum rate */
     uint64_t seen, looked_ns; /* requests at the last look, and when that was */
     struct histogram mark, baseline, recent;
     /* What is learnt while IDLE: time a MiB takes each disk. */
@@ -69,6 +71,8 @@ void pace_look(struct pace *pace, const struct pace_limits *limits, uint64_t now
 /* When may the next unit begin? At or before now: at once. UINT64_MAX: not before another look. */
 uint64_t pace_next_ns(const struct pace *pace, const struct pace_limits *limits);
 void pace_begins(struct pace *pace, const struct pace_limits *limits, uint64_t now_ns, const struct pace_unit *unit);
+/* Other limits hold from now on: what was owed under the old ones is forgotten. */
+void pace_forgive(struct pace *pace, uint64_t now_ns);
 void pace_over(struct pace *pace, uint64_t now_ns, const struct pace_unit *unit);
 /* Is the job to make do with small units, because of others? */
 bool pace_is_shared(const struct pace *pace, const struct pace_limits *limits);

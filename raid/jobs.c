@@ -323,8 +323,8 @@ static void pace_now(struct array *array)
     struct array_rate rate = array_rate(array, jobs->volume);
     bool busy = false;
     struct pace_limits limits = {rate.priority, rate.min_rate, rate.max_rate};
-    if (!limits_equal(&limits, &jobs->limits)) /* what was owed under the others is forgotten */
-        jobs->pace.due_ns = MIN(jobs->pace.due_ns, loop_now_ns(array->loop));
+    if (!limits_equal(&limits, &jobs->limits))
+        pace_forgive(&jobs->pace, loop_now_ns(array->loop));
     jobs->limits = limits;
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         busy = busy || (array->volumes[i].published && volume_dev(array->volumes[i].volume)->in_flight > 0);

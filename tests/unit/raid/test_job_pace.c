@@ -139,6 +139,23 @@ Test(job_pace, a_minimum_and_a_maximum_rate_are_kept)
     cr_expect(load.units >= 195 && load.units <= 206, "%llu", (unsigned long long)load.units);
 }
 
+Test(job_pace, a_maximum_rate_is_kept_beside_initiators_that_come_and_go)
+{
+    static const unsigned priorities[] = {1, PACE_PRIORITY, 80, 100};
+    for (unsigned i = 0; i < ARRAY_LENGTH(priorities); i++) {
+        struct load load = load_of(priorities[i], false);
+        uint64_t units = 0;
+        load.limits.max_rate = 2 * MIB; /* a unit in two seconds */
+        for (unsigned k = 0; k < 100; k++) {
+            load.requests = k % 2 == 1;
+            load_run(&load, SECOND / 5 * 2, UNIT_NS);
+            units += load.units;
+        }
+        cr_expect(units >= 15 && units <= 21, "priority %u: %llu units in 40 s", priorities[i],
+                  (unsigned long long)units);
+    }
+}
+
 Test(job_pace, an_initiator_whose_request_never_ends_does_not_stop_it)
 {
     struct pace pace;
