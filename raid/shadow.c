@@ -76,6 +76,16 @@ static const struct blk_req *answer_of(struct context *c)
     return old->status != BLK_OK || mode != SHADOW_STRICT ? old : new;
 }
 
+static void copies_go_on(struct shadow *s)
+{
+    struct shadow_copy *copy, *next;
+    for (copy = LIST_FIRST(&s->copies); copy != NULL; copy = next) {
+        next = LIST_NEXT(copy, link);
+        if (copy->draining)
+            copy_go_on(copy);
+    }
+}
+
 static void context_over(struct context *c)
 {
     struct shadow *s = c->shadow;
@@ -91,12 +101,7 @@ static void context_over(struct context *c)
         blk_complete_media(parent, bad_off);
     else
         blk_complete(parent, status);
-    struct shadow_copy *copy, *next;
-    for (copy = LIST_FIRST(&s->copies); copy != NULL; copy = next) {
-        next = LIST_NEXT(copy, link);
-        if (copy->draining)
-            copy_go_on(copy);
-    }
+    copies_go_on(s);
     behind_go_on(s);
 }
 
@@ -287,7 +292,7 @@ static void copy_go_on(struct shadow_copy *copy)
 {
     struct shadow *s = copy->shadow;
     const struct context *c;
-    copy->draining = false;
+    copy->draining = s->mode == SHADOW_HOLDING;
     for (c = LIST_FIRST(&s->busy); c != NULL; c = LIST_NEXT(c, link))
         copy->draining = copy->draining || overlap(c->parent, copy->at, copy->piece);
     if (copy->draining)
@@ -344,6 +349,7 @@ enum shadow_mode shadow_mode(const struct shadow *s)
 void shadow_set_mode(struct shadow *s, enum shadow_mode mode)
 {
     s->mode = mode;
+    copies_go_on(s);
     line_go_on(s);
 }
 

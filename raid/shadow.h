@@ -9,7 +9,7 @@
  *                       |            |
  *                       +------------+--------> OLD
  *
- * HOLDING  requests wait until those that went past the shadow, to the old disk, are answered.
+ * HOLDING  requests and copies wait until those that went past the shadow, to the old disk, are answered.
  * LENIENT  an error of the new disk ends all: OLD, and its owner hears of it. Nobody else does.
  * STRICT   the disks are one: an error of either is the answer. While it is being decided which disk is the member.
  * NEW      the new disk's answer counts: for those who are still on their way here.

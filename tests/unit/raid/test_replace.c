@@ -401,3 +401,38 @@ Test(replace, writes_of_the_same_bytes_leave_the_same_on_both_disks)
     cr_expect(memcmp(before, after, BLOCK) == 0);
     rig_destroy(rig);
 }
+
+/* It went to the old disk before there was a new one, and hangs there. The copies are not made without it. */
+Test(replace, a_write_that_is_under_way_without_redundancy_is_copied)
+{
+    static const enum raid_level levels[] = {RAID_JBOD, RAID_0, RAID_SPAN};
+    for (unsigned i = 0; i < ARRAY_LENGTH(levels); i++) {
+        struct rig *rig = rig_create(2, DISK);
+        unsigned disk = begin(rig, levels[i], 4 * MIB);
+        uint64_t chunk = array_description(rig->array)->volumes[0].spec.chunk;
+        uint64_t off = levels[i] == RAID_0      ? chunk
+                       : levels[i] == RAID_SPAN ? array_volume(rig->array, "v")->info.size - BLOCK
+                                                : 0;
+        struct rig_write write = {0};
+        uint8_t bytes[BLOCK], back[BLOCK];
+        slow(rig, 50000);
+        struct fault_rule late = {.ops = 1u << BLK_WRITE,
+                                  .off = array_description(rig->array)->data_start,
+                                  .len = 32 * MIB,
+                                  .status = BLK_OK,
+                                  .delay_ns = 3000000000,
+                                  .count = 1};
+        cr_assert(fault_add(rig->dev[SLOT], &late) >= 0);
+        rig_write_start(rig, &write, "v", off, BLOCK, 9);
+        rig_wait(rig, 1000000);
+        cr_assert_not(write.over);
+        cr_assert(rig_replace(rig, SLOT, disk), "%s", rig->message);
+        cr_assert(rig_replaced(rig), "%s", rig->message);
+        cr_assert(write.over);
+        expect_replaced(rig, disk, raid_level_name(levels[i]));
+        test_fill(bytes, BLOCK, 9);
+        cr_expect_eq(test_io(rig->t, array_volume(rig->array, "v"), BLK_READ, 0, off, back, BLOCK), BLK_OK);
+        cr_expect(memcmp(bytes, back, BLOCK) == 0, "%s", raid_level_name(levels[i]));
+        rig_destroy(rig);
+    }
+}
