@@ -172,7 +172,7 @@ FUZZ_SEED    ?= 1
 FUZZ_SAN     := address,undefined
 .PHONY: fuzz fuzz-short fuzz-run $(addprefix fuzz-run-,$(fuzzers))
 .SECONDARY: $(call obj,$(wildcard tests/fuzz/*.c))
-$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/driver.o $(call obj,$(src.testlib)) $(call lib,$(floors))
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/driver.o $(call obj,$(src.testlib)) $(call lib,daemon $(floors))
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
 
@@ -210,7 +210,7 @@ $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/lo
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \
               libsystemd-dev libssl-dev libnbd-dev libiscsi-dev uthash-dev
 TEST_DEPS  := libcriterion-dev qemu-utils qemu-block-extra libnbd-bin python3-libnbd nbd-client python3 libiscsi-bin fio e2fsprogs \
-              fuse3 openssl git curl
+              fuse3 openssl git curl nut-server
 LINT_DEPS  := clang-format cppcheck shellcheck mandoc
 BENCH_DEPS := nbdkit nbd-server qemu-system-common tgt linux-perf
 .PHONY: deps

@@ -1,0 +1,106 @@
+/* The ball and its ways: see core/power_watch.h. A mailbox keeps the order of what one thread puts into it, so that a
+ * watch has entered before it leaves. */
+#include "core/power_watch.h"
+
+#include <string.h>
+
+#include "core/check.h"
+
+static void watch_hear(struct task *ball);
+
+/* --- on the board's loop --- */
+
+static void send(struct power_board *board, struct power_watch *watch)
+{
+    watch->outdated = watch->away;
+    if (watch->away)
+        return;
+    watch->away = true;
+    watch->told = board->health;
+    watch->ball.run = watch_hear;
+    loop_call(watch->loop, &watch->ball);
+}
+
+static void watch_gone(struct task *farewell)
+{
+    struct power_watch *watch = container_of(farewell, struct power_watch, farewell);
+    loop_defer(watch->loop, watch->gone);
+}
+
+static void let_go(struct power_watch *watch)
+{
+    watch->farewell.run = watch_gone;
+    loop_call(watch->loop, &watch->farewell);
+}
+
+static void board_enter(struct task *ball)
+{
+    struct power_watch *watch = container_of(ball, struct power_watch, ball);
+    LIST_INSERT_HEAD(&watch->board->watches, watch, link);
+    send(watch->board, watch);
+}
+
+static void board_back(struct task *ball)
+{
+    struct power_watch *watch = container_of(ball, struct power_watch, ball);
+    watch->away = false;
+    if (watch->leaving)
+        let_go(watch);
+    else if (watch->outdated)
+        send(watch->board, watch);
+}
+
+static void board_leave(struct task *farewell)
+{
+    struct power_watch *watch = container_of(farewell, struct power_watch, farewell);
+    LIST_REMOVE(watch, link);
+    watch->leaving = true;
+    if (!watch->away)
+        let_go(watch);
+}
+
+void power_board_init(struct power_board *board, struct loop *loop)
+{
+    *board = (struct power_board){.loop = loop, .health = power_no_source()};
+    LIST_INIT(&board->watches);
+}
+
+void power_board_set(struct power_board *board, const struct power_health *health)
+{
+    const struct power_health *was = &board->health;
+    struct power_watch *watch;
+    bool same = was->state == health->state && was->healthy == health->healthy && was->charge == health->charge &&
+                was->runtime_s == health->runtime_s && strcmp(was->cause, health->cause) == 0;
+    ASSERT(loop_is_current(board->loop));
+    board->health = *health;
+    if (!same)
+        LIST_FOREACH(watch, &board->watches, link)
+    send(board, watch);
+}
+
+/* --- on the watch's loop --- */
+
+static void watch_hear(struct task *ball)
+{
+    struct power_watch *watch = container_of(ball, struct power_watch, ball);
+    if (!watch->stopped)
+        watch->changed(watch, &watch->told);
+    watch->ball.run = board_back;
+    loop_call(watch->board->loop, &watch->ball);
+}
+
+void power_watch_start(struct power_watch *watch, struct power_board *board, struct loop *loop)
+{
+    ASSERT(watch->changed != NULL && loop_is_current(loop));
+    *watch = (struct power_watch){
+        .changed = watch->changed, .loop = loop, .board = board, .ball.run = board_enter, .farewell.run = board_leave};
+    loop_call(board->loop, &watch->ball);
+}
+
+void power_watch_stop(struct power_watch *watch, struct task *gone)
+{
+    ASSERT(!watch->stopped && loop_is_current(watch->loop));
+    watch->stopped = true;
+    watch->gone = gone;
+    loop_call(watch->board->loop, &watch->farewell);
+}
