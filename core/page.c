@@ -8,18 +8,20 @@
 
 #include "core/check.h"
 
-/* Smaller than this part of the pool: small. And what is kept back for the small. */
-enum { SMALL_FRACTION = 256, RESERVE_FRACTION = 8 };
+enum page_line_kind { LINE_SMALL, LINE_MIDDLE, LINE_LARGE, PAGE_LINES };
+
+/* Parts of the pool: up to these a request is small, and middling; what is kept back, and what smaller ones are left with. */
+enum { SMALL_FRACTION = 256, MIDDLE_FRACTION = 32, SHARE_FRACTION = 8 };
 
 TAILQ_HEAD(page_line, page_waiter);
 
 struct page_pool {
     uint32_t count, free_count;
-    uint32_t small_count; /* pages handed out to small requests */
+    uint32_t held[PAGE_LINES]; /* pages handed out to each kind */
     bool retired;
     struct page *free;
     struct page_line lines[PAGE_LINES];
-    uint32_t left[PAGE_LINES]; /* how often somebody has left the line, served or not */
+    uint64_t tickets; /* how many have waited so far */
     char *memory;
     struct page pages[];
 };
@@ -66,84 +68,91 @@ void page_pool_retire(struct page_pool *pool)
 
 static enum page_line_kind kind_of(const struct page_pool *pool, uint32_t count)
 {
-    return count <= pool->count / SMALL_FRACTION ? PAGE_LINE_SMALL : PAGE_LINE_LARGE;
+    if (count > pool->count / MIDDLE_FRACTION || pool->count < SMALL_FRACTION)
+        return LINE_LARGE;
+    return count > pool->count / SMALL_FRACTION ? LINE_MIDDLE : LINE_SMALL;
+}
+
+/* The first of the largest that wait behind this kind. */
+static const struct page_waiter *larger_than(const struct page_pool *pool, enum page_line_kind kind)
+{
+    for (unsigned i = LINE_LARGE; i > kind; i--)
+        if (!TAILQ_EMPTY(&pool->lines[i]))
+            return TAILQ_FIRST(&pool->lines[i]);
+    return NULL;
 }
 
 /*
- * Large ones leave alone what is kept back; while some wait, small ones take nothing else. One that wants more than can
- * be had beside that (or a pool too small for two kinds) knows no such manners.
+ * What the others leave alone is kept for the small ones, and while larger ones wait the smaller ones have their share and
+ * no more. One that wants more than can be had beside that (or a pool too small for kinds) knows no such manners.
  */
 static bool fits(const struct page_pool *pool, uint32_t count)
 {
-    const struct page_waiter *large = TAILQ_FIRST(&pool->lines[PAGE_LINE_LARGE]);
-    uint32_t reserve = pool->count >= SMALL_FRACTION ? pool->count / RESERVE_FRACTION : 0;
-    if (kind_of(pool, count) == PAGE_LINE_SMALL) {
-        bool modest = large == NULL || large->count + reserve <= pool->count;
-        return count <= pool->free_count && (large == NULL || (modest && pool->small_count + count <= reserve));
+    enum page_line_kind kind = kind_of(pool, count);
+    uint32_t share = pool->count >= SMALL_FRACTION ? pool->count / SHARE_FRACTION : 0;
+    const struct page_waiter *larger = larger_than(pool, kind);
+    if (larger != NULL) {
+        bool modest = larger->count + LINE_LARGE * share <= pool->count;
+        if (!modest || pool->held[kind] + count > share)
+            return false;
     }
-    uint32_t kept = reserve - MIN(reserve, pool->small_count);
-    return count + (count + reserve <= pool->count ? kept : 0) <= pool->free_count;
+    uint32_t kept = kind != LINE_SMALL ? share - MIN(share, pool->held[LINE_SMALL]) : 0;
+    return count + (count + share <= pool->count ? kept : 0) <= pool->free_count;
 }
 
 bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count)
 {
     if (count > pool->free_count)
         return false;
-    bool small = kind_of(pool, count) == PAGE_LINE_SMALL;
+    enum page_line_kind kind = kind_of(pool, count);
     for (uint32_t i = 0; i < count; i++) {
         struct page *page = pool->free;
         pool->free = page->next_free;
         page->next_free = NULL;
         page->refs = 1;
-        page->small = small;
+        page->kind = kind;
         out[i] = page;
     }
     pool->free_count -= count;
-    pool->small_count += small ? count : 0;
+    pool->held[kind] += count;
     return true;
 }
 
-/* Large ones do not overtake small ones either: there may be none but their pages. */
+/* Larger ones do not overtake smaller ones either: there may be none but their pages. */
 bool page_pool_get(struct page_pool *pool, struct page **out, uint32_t count)
 {
-    enum page_line_kind kind = kind_of(pool, count);
-    bool first = TAILQ_EMPTY(&pool->lines[PAGE_LINE_SMALL]) &&
-                 (kind == PAGE_LINE_SMALL || TAILQ_EMPTY(&pool->lines[PAGE_LINE_LARGE]));
-    return first && fits(pool, count) && page_pool_take(pool, out, count);
+    for (unsigned i = 0; i <= (unsigned)kind_of(pool, count); i++)
+        if (!TAILQ_EMPTY(&pool->lines[i]))
+            return false;
+    return fits(pool, count) && page_pool_take(pool, out, count);
 }
 
 void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter)
 {
     ASSERT(!waiter->waiting && waiter->count <= pool->count);
     waiter->waiting = true;
+    waiter->ticket = pool->tickets++;
     TAILQ_INSERT_TAIL(&pool->lines[kind_of(pool, waiter->count)], waiter, link);
 }
 
 static void leave_line(struct page_pool *pool, struct page_waiter *waiter)
 {
-    enum page_line_kind kind = kind_of(pool, waiter->count);
     waiter->waiting = false;
-    pool->left[kind]++;
-    TAILQ_REMOVE(&pool->lines[kind], waiter, link);
+    TAILQ_REMOVE(&pool->lines[kind_of(pool, waiter->count)], waiter, link);
 }
 
-bool page_pool_stuck(const struct page_pool *pool, struct page_pool_mark *mark)
+uint64_t page_pool_mark(const struct page_pool *pool)
 {
-    bool stuck = false;
-    for (unsigned i = 0; i < PAGE_LINES; i++) {
-        bool waiting = !TAILQ_EMPTY(&pool->lines[i]);
-        stuck = stuck || (waiting && mark->waiting[i] && mark->left[i] == pool->left[i]);
-        mark->waiting[i] = waiting;
-        mark->left[i] = pool->left[i];
-    }
-    return stuck;
+    return pool->tickets;
 }
 
-bool page_pool_waited_for(const struct page_pool *pool, const struct page_waiter *but)
+bool page_pool_waited_since(const struct page_pool *pool, uint64_t mark, const struct page_waiter *but)
 {
     for (unsigned i = 0; i < PAGE_LINES; i++) {
         const struct page_waiter *first = TAILQ_FIRST(&pool->lines[i]);
-        if (first != NULL && (first != but || TAILQ_NEXT(first, link) != NULL))
+        if (first != NULL && first == but)
+            first = TAILQ_NEXT(first, link);
+        if (first != NULL && first->ticket < mark)
             return true;
     }
     return false;
@@ -167,7 +176,7 @@ static void page_release(struct page *page)
     page->next_free = page->pool->free;
     page->pool->free = page;
     page->pool->free_count++;
-    page->pool->small_count -= page->small;
+    page->pool->held[page->kind]--;
 }
 
 /* Within a line first come, first served; nobody overtakes a waiter of his line that wants more than there is. */
@@ -190,9 +199,10 @@ static void wake_waiters(struct page_pool *pool)
             page_pool_destroy(pool);
         return;
     }
-    wake_line(pool, &pool->lines[PAGE_LINE_SMALL]);
-    wake_line(pool, &pool->lines[PAGE_LINE_LARGE]);
-    wake_line(pool, &pool->lines[PAGE_LINE_SMALL]); /* with no large one waiting they may have more */
+    for (unsigned i = 0; i < PAGE_LINES; i++)
+        wake_line(pool, &pool->lines[i]);
+    for (unsigned i = 0; i < LINE_LARGE; i++) /* with no larger one waiting they may have more */
+        wake_line(pool, &pool->lines[i]);
 }
 
 /* Whoever stood behind it may be content with less. */

@@ -11,10 +11,11 @@
  * The pool never grows. page_pool_get() takes all pages asked for or none; who gets none waits in line with
  * page_pool_wait(), holding nothing, and so a target that finds no page stops reading its socket.
  *
- * There are two lines: requests for more than 1/256 of the pool are large, and leave 1/8 of it to the small ones. So
- * a few peers that announce megabytes and then send nothing do not keep the others from reading a block. While a large
- * one waits the small ones have that eighth only, so that it is served in the end. (A pool of less than 256 pages knows
- * large ones only: one line, nothing kept back.)
+ * There are three lines, by what is asked for: up to 1/256 of the pool, up to 1/32, and more. 1/8 of the pool is kept back for
+ * the smallest, so a few peers that announce megabytes and then send nothing do not keep the others from reading a block.
+ * What comes back goes to the smaller ones first; but while somebody waits in a line of larger ones, each smaller kind
+ * has no more than 1/8 of the pool, so that the larger is served in the end. (A pool of less than 256 pages has one line,
+ * and nothing is kept back.)
  */
 #ifndef CORE_PAGE_H
 #define CORE_PAGE_H
@@ -32,13 +33,14 @@ struct page {
     struct page_pool *pool;
     struct page *next_free;
     uint32_t refs; /* 0: in the pool */
-    bool small;    /* handed out to a small request */
+    uint8_t kind;  /* of the request that it was handed out to: enum page_line_kind */
 };
 
 /* Somebody waiting for pages. Embedded; on the list until `ready` runs or page_pool_wait_cancel(). */
 struct page_waiter {
     TAILQ_ENTRY(page_waiter) link;
     uint32_t count;                      /* pages wanted; at most the pool's size */
+    uint64_t ticket;                     /* later ones have higher ones */
     void (*ready)(struct page_waiter *); /* called from page_put(): must only take pages or defer, never free pages */
     bool waiting;
 };
@@ -58,16 +60,11 @@ bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count);
 void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter);
 void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter);
 
-enum page_line_kind { PAGE_LINE_SMALL, PAGE_LINE_LARGE, PAGE_LINES };
-struct page_pool_mark {
-    bool waiting[PAGE_LINES];
-    uint32_t left[PAGE_LINES];
-};
-/* Does anybody but `but` wait in line? */
-bool page_pool_waited_for(const struct page_pool *pool, const struct page_waiter *but);
-
-/* Has a line not moved since the mark was made? Makes a new mark. A mark of zeroes is none. */
-bool page_pool_stuck(const struct page_pool *pool, struct page_pool_mark *mark);
+/* A moment: who waits later is behind it. */
+uint64_t page_pool_mark(const struct page_pool *pool);
+/* Does anybody but `but` wait who waited at that moment? PAGE_POOL_NOW: who waits at all? */
+#define PAGE_POOL_NOW UINT64_MAX
+bool page_pool_waited_since(const struct page_pool *pool, uint64_t mark, const struct page_waiter *but);
 
 uint32_t page_pool_size(const struct page_pool *pool);
 uint32_t page_pool_free(const struct page_pool *pool);

@@ -79,7 +79,7 @@ static bool is_to_be_cut(struct connection *conn, bool still)
     const struct page_pool *pool = conn->loop->pages;
     struct stall *stall = &conn->stall;
     bool scarce = page_pool_free(pool) < page_pool_size(pool) / SCARCE_FRACTION;
-    bool starving = still && page_pool_waited_for(pool, &conn->page_waiter);
+    bool starving = still && page_pool_waited_since(pool, PAGE_POOL_NOW, &conn->page_waiter);
     stall->still_looks = still ? stall->still_looks + 1 : 0;
     stall->starving_looks = starving ? stall->starving_looks + 1 : 0;
     return stall->starving_looks >= STARVING_LOOKS ||

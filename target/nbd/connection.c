@@ -8,9 +8,11 @@
  * GONE; when the last request and the last queued task have come home the server is told.
  *
  * A client that stalls (takes no replies, or does not send the payload it announced) holds pages that others may need.
- * Such a connection is looked at every LOOK_NS. It is cut if it moved next to nothing in that time, while others waited
- * for pages and none of them got any; if pages are scarce, or it is ending anyway, and it moved nothing in STALL_LOOKS
- * looks. A client that was merely suspended for a while, with nobody waiting, keeps its connection.
+ * Such a connection is looked at every LOOK_NS. It is cut if at STARVING_LOOKS looks in a row it had moved next to
+ * nothing while somebody else waited for pages all the time; if pages are scarce, or it is ending anyway, and it moved
+ * nothing in STALL_LOOKS looks. So all that hold up somebody are cut at one time. A client that was merely suspended for a
+ * while, with nobody waiting, keeps its connection. One late look is not enough: the loop itself may have been held up,
+ * with the data in the socket.
  */
 #include "target/nbd/connection.h"
 
@@ -20,11 +22,12 @@
 #include "core/check.h"
 #include "core/log.h"
 
-#define LOOK_NS (2ull * 1000000000)
+#define LOOK_NS (1ull * 1000000000)
 enum {
-    STALL_LOOKS = 15,
+    STARVING_LOOKS = 2,
+    STALL_LOOKS = 30,
     SCARCE_FRACTION = 8,    /* scarce: less than one page in so many is free */
-    CRAWL_BYTES = 32 * KIB, /* less than this in LOOK_NS is next to nothing */
+    CRAWL_BYTES = 16 * KIB, /* less than this in LOOK_NS is next to nothing */
 };
 
 static const struct sm_state phase_states[] = {
@@ -163,9 +166,8 @@ static void stall_watch(struct nbd_conn *conn)
     if (conn->stall.armed || !waits_for_client(conn))
         return;
     conn->moved_before = conn->moved_bytes;
-    conn->still_looks = 0;
-    conn->pool_mark = (struct page_pool_mark){0};
-    page_pool_stuck(conn->loop->pages, &conn->pool_mark);
+    conn->still_looks = conn->starving_looks = 0;
+    conn->pool_mark = page_pool_mark(conn->loop->pages);
     timer_start(conn->loop, &conn->stall, LOOK_NS);
 }
 
@@ -174,10 +176,12 @@ static bool is_stalled(struct nbd_conn *conn)
     struct page_pool *pool = conn->loop->pages;
     uint64_t moved = conn->moved_bytes - conn->moved_before;
     bool scarce = page_pool_free(pool) < page_pool_size(pool) / SCARCE_FRACTION;
-    bool stuck = page_pool_stuck(pool, &conn->pool_mark);
+    bool starving = moved < CRAWL_BYTES && page_pool_waited_since(pool, conn->pool_mark, &conn->pages_wait);
+    conn->pool_mark = page_pool_mark(pool);
     conn->moved_before = conn->moved_bytes;
     conn->still_looks = moved == 0 ? conn->still_looks + 1 : 0;
-    return (stuck && moved < CRAWL_BYTES) ||
+    conn->starving_looks = starving ? conn->starving_looks + 1 : 0;
+    return conn->starving_looks >= STARVING_LOOKS ||
            (conn->still_looks >= STALL_LOOKS && (scarce || conn->refuses || nbd_conn_in(conn, NBD_ENDING)));
 }
 

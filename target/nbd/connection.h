@@ -136,7 +136,8 @@ struct nbd_conn {
     struct timer stall;
     uint64_t moved_bytes, moved_before; /* to and from the socket; as it was when `stall` was started */
     unsigned still_looks;               /* of `stall` in a row at which nothing had moved */
-    struct page_pool_mark pool_mark;
+    unsigned starving_looks;            /* ... or next to nothing, and others had waited for pages since ... */
+    uint64_t pool_mark;                 /* ... the look before */
 
     struct io_stats stats; /* read from the server's loop while they change here */
 

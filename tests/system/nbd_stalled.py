@@ -61,6 +61,23 @@ def forty_readers(rig):
     assert len(clients) == 40
 
 
+@case("thirty readers of 4 x 32 MiB that take nothing hold up a read of 1 MiB at an odd place for some seconds, one of 32 MiB for some more")
+def readers_that_crowd(rig):
+    writer = rig.session()
+    for n in range(rig.size // PAYLOAD_MAX):  # what was never written is read without pages
+        writer.write(n * PAYLOAD_MAX, b"x" * PAYLOAD_MAX)
+    crowd = [rig.session() for _ in range(30)]
+    for c in crowd:
+        c.send(*(c.header(READ, n * PAYLOAD_MAX, PAYLOAD_MAX, 0, n) for n in range(4)))
+    start, took = time.monotonic(), []
+    for length in (MIB, PAYLOAD_MAX):
+        rig.read(512, length)
+        took.append(time.monotonic() - start)
+    FIGURES.append("beside 30 readers that take nothing 1 MiB was read after %.1f s, 32 MiB after %.1f s" % tuple(took))
+    assert took[0] < 6 and took[1] < 20, took
+    assert len(crowd) == 30
+
+
 @case("handshakes that stall, at each of their steps, or go on a byte at a time, are dropped in the time that is said")
 def stalled_handshakes(rig):
     start = time.monotonic()

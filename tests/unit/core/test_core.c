@@ -102,14 +102,14 @@ Test(page, pool_is_bounded_and_waiters_are_served_in_line)
 struct taker {
     struct page_waiter waiter;
     struct page_pool *pool;
-    struct page *pages[4];
+    struct page *pages[4], **out; /* NULL: pages */
     bool served;
 };
 
 static void take_pages(struct page_waiter *waiter)
 {
     struct taker *taker = container_of(waiter, struct taker, waiter);
-    taker->served = page_pool_take(taker->pool, taker->pages, waiter->count);
+    taker->served = page_pool_take(taker->pool, taker->out != NULL ? taker->out : taker->pages, waiter->count);
 }
 
 Test(page, who_leaves_the_line_lets_those_behind_have_what_is_free)
@@ -130,36 +130,79 @@ Test(page, who_leaves_the_line_lets_those_behind_have_what_is_free)
     page_pool_destroy(pool);
 }
 
-Test(page, small_requests_have_a_part_that_large_ones_do_not_take)
+Test(page, small_requests_have_a_part_that_larger_ones_do_not_take)
 {
-    enum { POOL = 512 }; /* small: up to 2 pages; kept back: 64 */
+    enum { POOL = 512 }; /* small: up to 2 pages, middling: up to 16; a share: 64 */
     struct page_pool *pool = page_pool_create(POOL);
     static struct page *held[POOL], *small[POOL];
-    struct page_pool_mark mark = {0};
-    struct taker large = {.waiter = {.count = 4, .ready = take_pages}, .pool = pool};
+    struct taker middle = {.waiter = {.count = 4, .ready = take_pages}, .pool = pool};
     struct taker last = {.waiter = {.count = 1, .ready = take_pages}, .pool = pool};
     cr_assert(page_pool_get(pool, held, 400));
     cr_expect_not(page_pool_get(pool, &held[400], 49), "into what is kept back");
-    cr_assert(page_pool_get(pool, &held[400], 48));
-    cr_expect_not(page_pool_stuck(pool, &mark), "nobody waits");
-    page_pool_wait(pool, &large.waiter);
-    cr_expect(page_pool_waited_for(pool, NULL) && !page_pool_waited_for(pool, &large.waiter));
-    cr_expect_not(page_pool_stuck(pool, &mark), "nobody waited");
+    cr_assert(page_pool_get(pool, &held[400], 44));
+    cr_assert(page_pool_get(pool, &held[444], 4));
+    page_pool_wait(pool, &middle.waiter);
     for (unsigned i = 0; i < 64; i += 2)
         cr_assert(page_pool_get(pool, &small[i], 2), "%u small pages are out", i);
-    cr_expect(page_pool_stuck(pool, &mark), "the large one waits still");
     page_pool_wait(pool, &last.waiter);
-    cr_expect(page_pool_waited_for(pool, &large.waiter), "for the last one");
     page_put_all(&held[444], 4);
-    cr_expect(large.served && !last.served, "what a large one gave back is for a large one");
-    cr_expect_not(page_pool_stuck(pool, &mark), "its line has moved");
+    cr_expect(middle.served && !last.served, "what a middling one gave back is for a middling one");
     page_put_all(small, 64);
     cr_expect(last.served);
     page_put(last.pages[0]);
-    page_put_all(large.pages, 4);
+    page_put_all(middle.pages, 4);
     page_put_all(held, 444);
     cr_assert(page_pool_get(pool, held, POOL), "all of it, when all is there");
     page_put_all(held, POOL);
+    page_pool_destroy(pool);
+}
+
+Test(page, middling_requests_overtake_large_ones_up_to_their_share)
+{
+    enum { POOL = 512 };
+    struct page_pool *pool = page_pool_create(POOL);
+    static struct page *held[POOL], *middling[POOL], *large_pages[POOL];
+    struct taker large = {.waiter = {.count = 300, .ready = take_pages}, .pool = pool, .out = large_pages};
+    struct taker middle = {.waiter = {.count = 16, .ready = take_pages}, .pool = pool, .out = middling};
+    cr_assert(page_pool_get(pool, held, 448));
+    page_pool_wait(pool, &large.waiter);
+    page_pool_wait(pool, &middle.waiter);
+    page_put_all(&held[432], 16);
+    cr_expect(middle.served && !large.served, "the smaller one is content with less");
+    page_put_all(&held[332], 100);
+    for (unsigned i = 16; i < 64; i += 16)
+        cr_assert(page_pool_get(pool, &middling[i], 16), "%u middling pages are out", i);
+    cr_expect_not(page_pool_get(pool, &middling[64], 16), "the rest is the large one's");
+    page_put_all(held, 332);
+    cr_expect(large.served, "beside what the smaller ones have");
+    page_put_all(middling, 64);
+    page_put_all(large_pages, 300);
+    page_pool_destroy(pool);
+}
+
+Test(page, who_has_waited_since_a_moment_is_known)
+{
+    struct page_pool *pool = page_pool_create(8);
+    struct page *held[8];
+    struct taker first = {.waiter = {.count = 4, .ready = take_pages}, .pool = pool};
+    struct taker second = {.waiter = {.count = 2, .ready = take_pages}, .pool = pool};
+    cr_assert(page_pool_get(pool, held, 8));
+    uint64_t before = page_pool_mark(pool);
+    cr_expect_not(page_pool_waited_since(pool, PAGE_POOL_NOW, NULL), "nobody waits");
+    page_pool_wait(pool, &first.waiter);
+    cr_expect_not(page_pool_waited_since(pool, before, NULL), "nobody waited");
+    uint64_t between = page_pool_mark(pool);
+    cr_expect(page_pool_waited_since(pool, between, NULL));
+    page_pool_wait(pool, &second.waiter);
+    cr_expect_not(page_pool_waited_since(pool, between, &first.waiter), "the second one is later");
+    cr_expect(page_pool_waited_since(pool, PAGE_POOL_NOW, &first.waiter));
+    cr_expect(page_pool_waited_since(pool, between, &second.waiter));
+    page_put_all(held, 4);
+    cr_expect(first.served && !page_pool_waited_since(pool, between, NULL), "it has left the line");
+    cr_expect(page_pool_waited_since(pool, page_pool_mark(pool), NULL), "the second one waits still");
+    page_pool_wait_cancel(pool, &second.waiter);
+    page_put_all(&held[4], 4);
+    page_put_all(first.pages, 4);
     page_pool_destroy(pool);
 }
 

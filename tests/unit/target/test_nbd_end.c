@@ -167,13 +167,54 @@ Test(nbd, a_client_that_holds_up_others_is_cut_soon_even_if_it_crawls)
         peer_run(&p);
         if (waiting)
             page_pool_wait(p.t->loop.pages, &other);
-        run_timers(&p, 1);
-        cr_expect_not(p.s->closed, "the other has just begun to wait");
-        teststream_feed(p.s, part, sizeof part);
+        for (unsigned look = 0; look < 2; look++) {
+            run_timers(&p, 1);
+            cr_expect_not(p.s->closed, "the other has just begun to wait");
+            teststream_feed(p.s, part, sizeof part);
+        }
         run_timers(&p, 1);
         cr_expect_eq(p.s->closed, waiting, "with %u waiting", waiting);
         peer_stop(&p);
     }
+}
+
+/* Though the line moves when the first one's pages go to somebody. */
+Test(nbd, all_clients_that_hold_up_others_are_cut_at_one_time)
+{
+    struct peer p = peer_serving(&(struct peer_setup){.pages = 64}, false);
+    struct teststream *first = p.s, *second = peer_connect(&p);
+    struct page_waiter others[2] = {{.count = 33, .ready = take_no_pages}, {.count = 40, .ready = take_no_pages}};
+    peer_go(&p, "disk", false);
+    for (unsigned i = 0; i < 2; i++) {
+        p.s = i == 0 ? first : second;
+        peer_request(&p, 0, NBD_CMD_WRITE, 1, 0, 131072 - 4096);
+        peer_run(&p);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        page_pool_wait(p.t->loop.pages, &others[i]);
+    for (unsigned look = 0; look < 3; look++) {
+        cr_expect_not(first->closed || second->closed);
+        p.t->loop.now_ns += 1000000000ull;
+        peer_run(&p);
+    }
+    cr_expect(first->closed && second->closed && !others[1].waiting);
+    peer_stop(&p);
+}
+
+Test(nbd, a_client_that_waits_for_pages_itself_is_not_held_up_by_itself)
+{
+    struct peer p = peer_serving(&(struct peer_setup){.pages = 64}, false);
+    p.s->send_window = 0; /* suspended */
+    for (uint64_t k = 0; k < 12; k++)
+        peer_request(&p, 0, NBD_CMD_READ, k, 0, 32768);
+    peer_run(&p);
+    run_timers(&p, 10);
+    cr_expect_not(p.s->closed);
+    teststream_open_window(p.s, SIZE_MAX);
+    peer_run(&p);
+    for (uint64_t k = 0; k < 12; k++)
+        peer_expect_data(&p, k, 0, 32768);
+    peer_stop(&p);
 }
 
 Test(nbd, a_client_that_stalls_is_cut_when_pages_are_scarce_and_only_then)
@@ -188,7 +229,7 @@ Test(nbd, a_client_that_stalls_is_cut_when_pages_are_scarce_and_only_then)
         for (uint64_t k = 0; k < 8; k++)
             peer_request(&p, 0, NBD_CMD_READ, k, 0, 32768);
         peer_run(&p);
-        run_timers(&p, 14);
+        run_timers(&p, 29);
         cr_expect_not(p.s->closed, "%u pages: not yet", cases[i].pages);
         run_timers(&p, 1);
         cr_expect_eq(p.s->closed, cases[i].is_cut, "%u pages", cases[i].pages);
