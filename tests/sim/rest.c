@@ -17,7 +17,7 @@
 
 static void faults_end(struct sim *s)
 {
-    s->crash_in = s->crash_after_write = s->crash_again = 0;
+    s->crash_in = s->crash_after_write = s->crash_after_row = s->crash_again = 0;
     for (unsigned i = 0; i < s->disks_count; i++) {
         struct simdisk *d = s->disks[i];
         d->gone = false;

@@ -10,7 +10,8 @@
  *   owed       a rebuild comes to its checkpoint, and then a crash: about when the checkpoint goes to disk, or among
  *              writes to rows below it. Then the rebuild comes to its end among more writes, and a member is lost
  *   pulled     a crash when a member has just been pulled among writes, and nobody has written down yet that it was; it
- *              starts with that one, without it and then with it, or without another one. Or nobody was pulled before
+ *              starts with that one, without it and then with it, or without another one. Or nobody was pulled before.
+ *              Or the writes stand in the log of the others, and the start without it is cut off in the replay
  *   returned   a member is pulled with what is in its cache, among writes or in a flush, and caught up
  *   joined     a disk joins an array that is clean just when writes begin
  *   mended     a disk that must stay refused a write, and what is bad now is mended on it, slowly; the power fails when
@@ -364,6 +365,42 @@ static void crash_and_miss_one(struct sim *s, struct dice *dice)
         load_verify(s, dice_one_in(dice, 2));
 }
 
+/*
+ * What is asked for now is logged by the others, and goes no further before the loss is on disk: the crash comes there.
+ */
+static void crash_when_logged(struct sim *s, struct dice *dice)
+{
+    for (uint64_t i = dice_range(dice, 1, 6); i > 0; i--)
+        (void)load_one(s, dice);
+    sim_wait_ns(s, dice_below(dice, 400000000));
+    if (!s->crashed)
+        world_cut(s, dice_one_in(dice, 2));
+}
+
+/*
+ * A start without the member is cut off when the journal's replay writes rows. All labels say by then that it is absent:
+ * so it must not be believed at the next start, at which it is back, and another one may be away.
+ */
+static void cut_replay(struct sim *s, struct dice *dice, unsigned slot)
+{
+    s->keep_away = sim_bit(slot);
+    s->crash_again = 0;
+    s->crash_power = dice_one_in(dice, 2);
+    s->crash_after_row = 1 + dice_scale(dice, 12 * s->config.members);
+    if (!world_start_once(s, dice) || !s->crashed) {
+        s->crash_after_row = 0; /* there was nothing to replay */
+        return;
+    }
+    if (!(s->trouble & ~sim_bit(slot))) /* nobody else was lost in between, which begins one more fork */
+        s->torn = false;
+    s->last &= ~sim_bit(slot);
+    world_disk(s, slot)->gone = false;
+    s->keep_away = dice_one_in(dice, 3) ? 0 : another_one(s, dice, sim_bit(slot));
+    world_start_again(s, dice);
+    if (is_up(s))
+        load_verify(s, true);
+}
+
 void scene_pulled(struct sim *s, struct dice *dice)
 {
     unsigned slot;
@@ -377,6 +414,11 @@ void scene_pulled(struct sim *s, struct dice *dice)
     if (!is_up(s) || !sim_draw_victim(s, dice, &slot))
         return;
     sim_pull(s, slot, false, false);
+    if (s->config.theme == ACT_PULLED && dice_one_in(dice, 3)) { /* seeds of other themes mean what they meant */
+        crash_when_logged(s, dice);
+        cut_replay(s, dice, slot);
+        return;
+    }
     for (uint64_t i = dice_below(dice, 8); i > 0 && is_up(s); i--) {
         (void)load_one(s, dice);
         sim_events(s, dice_below(dice, 8));

@@ -150,6 +150,16 @@ static bool is_slot_of(const struct sim *s, const struct simdisk *disk, unsigned
     return false;
 }
 
+/* A disk took a write. */
+static void crash_may_follow(struct sim *s, bool of_row)
+{
+    uint64_t *due = &s->crash_after_write;
+    if (*due == 0 && of_row)
+        due = &s->crash_after_row;
+    s->crash_in = *due;
+    *due = 0;
+}
+
 static void disk_answered(struct simdisk_watch *watch, struct simdisk *disk, const struct blk_req *req,
                           enum blk_status status)
 {
@@ -161,10 +171,8 @@ static void disk_answered(struct simdisk_watch *watch, struct simdisk *disk, con
         sim_trace(s, "            %s %s%s %llu +%llu: %s", disk->dev.name, blk_op_name(req->op),
                   req->flags & BLK_FUA ? " fua" : "", (unsigned long long)req->off, (unsigned long long)req->len,
                   blk_status_name(status));
-    if (s->crash_after_write != 0 && s->crash_in == 0 && blk_op_writes(req->op) && status == BLK_OK) {
-        s->crash_in = s->crash_after_write;
-        s->crash_after_write = 0;
-    }
+    if (blk_op_writes(req->op) && status == BLK_OK && s->crash_in == 0)
+        crash_may_follow(s, is_slot_of(s, disk, &slot) && req->off >= s->rows_from && req->off < s->rows_to);
     if (status != BLK_OK && !s->crashed && is_slot_of(s, disk, &slot))
         world_slot_lost(s, slot);
 }

@@ -133,12 +133,14 @@ struct sim {
     int disk_of_slot[SIM_SLOTS]; /* the disk that is, or was last, the member */
     struct simdisk *logs[SB_JOURNALS_MAX];
     struct sim_volume volumes[SIM_VOLUMES];
+    uint64_t rows_from, rows_to; /* where they lie on members */
 
     struct array *array; /* NULL: down */
     bool crashed, crash_power;
     bool recovering;            /* from a crash, until the jobs after it are over, or a clean stop */
     uint64_t crash_in;          /* events; 0: none is due */
     uint64_t crash_after_write; /* so many events after the next write that a disk takes; 0: not */
+    uint64_t crash_after_row;   /* the same of writes to rows: in a start that is the journal's replay */
     unsigned crash_again;       /* so many starts to come are cut off as well */
     bool doomed;                /* so much was pulled at once that errors are right until the next start */
     uint64_t trouble;           /* slots that have, or may have, faults: in a strict run every volume bears them */
@@ -226,6 +228,8 @@ struct world_start {
     int prefer; /* slot whose disk wins a split brain, or -1 */
 };
 bool world_start(struct sim *s, struct world_start how);
+/* As it comes, and it may be cut off. False: it cannot be started. */
+bool world_start_once(struct sim *s, struct dice *dice);
 /* As often as it takes. */
 void world_start_again(struct sim *s, struct dice *dice);
 /* What has become right since we last looked: rows that are in sync, slots whose trouble is over. */
@@ -312,7 +316,7 @@ bool peek_jobs_idle(const struct array *array);
 
 static inline bool crash_is_due(const struct sim *s)
 {
-    return s->crash_in != 0 || s->crash_after_write != 0;
+    return s->crash_in != 0 || s->crash_after_write != 0 || s->crash_after_row != 0;
 }
 
 static inline uint64_t sim_bit(unsigned slot)

@@ -240,7 +240,7 @@ void world_cut(struct sim *s, bool power)
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_crash(s->volumes[i].model, power);
     s->crashed = true;
-    s->crash_in = s->crash_after_write = 0;
+    s->crash_in = s->crash_after_write = s->crash_after_row = 0;
     for (unsigned i = 0; i < s->disks_count; i++)
         simdisk_cut(s->disks[i], power, &s->disks[i]->off);
     if (s->array != NULL)
@@ -634,27 +634,31 @@ static bool start_somehow(struct sim *s, struct dice *dice)
     return world_start(s, how) || s->crashed;
 }
 
+bool world_start_once(struct sim *s, struct dice *dice)
+{
+    if (s->crashed)
+        world_bury(s);
+    if (s->crash_again > 0) {
+        s->crash_again--;
+        if (dice_one_in(dice, 2))
+            s->crash_in = 1 + dice_scale(dice, 500);
+        else
+            s->crash_after_write = 1 + dice_below(dice, 12 * s->config.members);
+        s->crash_power = dice_one_in(dice, 2);
+    }
+    if (dice_one_in(dice, 2) && s->keep_away == 0)
+        replug_all(s);
+    if (start_somehow(s, dice))
+        return true;
+    SIM_CHECK(s, !s->config.strict, "the array cannot be started");
+    s->crash_in = s->crash_after_write = s->crash_after_row = 0;
+    return false;
+}
+
 void world_start_again(struct sim *s, struct dice *dice)
 {
-    do {
-        if (s->crashed)
-            world_bury(s);
-        if (s->crash_again > 0) {
-            s->crash_again--;
-            if (dice_one_in(dice, 2))
-                s->crash_in = 1 + dice_scale(dice, 500);
-            else
-                s->crash_after_write = 1 + dice_below(dice, 12 * s->config.members);
-            s->crash_power = dice_one_in(dice, 2);
-        }
-        if (dice_one_in(dice, 2) && s->keep_away == 0)
-            replug_all(s);
-        if (!start_somehow(s, dice)) {
-            SIM_CHECK(s, !s->config.strict, "the array cannot be started");
-            s->crash_in = s->crash_after_write = 0;
-            return;
-        }
-    } while (s->crashed);
+    while (world_start_once(s, dice) && s->crashed)
+        ;
 }
 
 /* --- the first time --- */
@@ -699,6 +703,8 @@ void world_create(struct sim *s)
     sim_wait(s, &call.over, "the array is being created");
     SIM_CHECK(s, call.call.error == 0, "not created: %s", call.call.message);
     s->array = call.call.array;
+    s->rows_from = array_description(s->array)->data_start;
+    s->rows_to = s->rows_from + array_description(s->array)->data_bytes;
     create_models(s);
     opened(s, s->array);
 }
