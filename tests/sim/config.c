@@ -206,6 +206,8 @@ void config_draw(struct sim *s, enum action_kind theme)
     draw_init(s);
     draw_actions(s, &dice);
     c->scarce = dice_one_in(&dice, c->theme == ACT_OWED ? 1 : 4); /* then rows are rebuilt one by one */
+    dice = dice_for(s->seed, 7);
+    c->reserve_pages = dice_one_in(&dice, 3) ? 1500 : 300;
 }
 
 /*

@@ -111,7 +111,8 @@ struct sim_config {
     unsigned members, volumes;
     struct blk_info disk;
     uint64_t journal_bytes;
-    unsigned logs; /* journal devices */
+    unsigned logs;          /* journal devices */
+    uint32_t reserve_pages; /* of the patience before each disk: how much may be read late */
     unsigned weights[ACT_KINDS];
     enum action_kind theme; /* what is drawn often, besides ACT_LOAD */
     unsigned actions, fua_one_in, depth;

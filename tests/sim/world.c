@@ -40,7 +40,8 @@ static void identity_of(const struct simdisk *disk, char *identity)
 
 struct array_disk world_array_disk(struct simdisk *disk)
 {
-    static const struct patience_options options = {.contexts = 64, .reserve = 300};
+    const struct sim *s = container_of(disk->dev.loop, struct sim, loop);
+    const struct patience_options options = {.contexts = 64, .reserve = s->config.reserve_pages};
     if (disk->front == NULL)
         disk->front = patience_create(disk->dev.loop, &disk->dev, &options);
     ASSERT(disk->front != NULL);
