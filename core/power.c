@@ -31,6 +31,7 @@ static const struct sm_state states[] = {
 
 enum fact {
     FACT_UNHEARD = 1 << 16,
+    FACT_TROUBLE = 1 << 25,         /* and there are words about it */
     FACT_SILENT = 1 << 17,          /* the last reading is too old */
     FACT_ERROR = 1 << 18,           /* the source said so since */
     FACT_NOT_ONLINE = 1 << 19,      /* the opposite of POWER_FLAG_ONLINE */
@@ -49,7 +50,8 @@ struct verdict {
 
 /* A calibration runs the battery down on purpose, so that low is no reason to shut down then. */
 static const struct verdict verdicts[] = {
-    {FACT_UNHEARD, POWER_UNKNOWN, "unheard", "the source has not answered yet"},
+    {FACT_UNHEARD | FACT_TROUBLE, POWER_UNKNOWN, "unreachable", "nothing is known yet"},
+    {FACT_UNHEARD, POWER_UNKNOWN, "unheard", "nothing is known yet"},
     {POWER_FLAG_SHUTDOWN, POWER_LOW, "shutdown", "the UPS is about to be switched off"},
     {POWER_FLAG_ON_BATTERY | FACT_SILENT, POWER_LOW, "lost-on-battery", "no word since it was on battery"},
     {POWER_FLAG_ON_BATTERY | POWER_FLAG_CALIBRATING, POWER_ON_BATTERY, "calibration",
@@ -58,8 +60,8 @@ static const struct verdict verdicts[] = {
     {POWER_FLAG_ON_BATTERY | FACT_CHARGE_LOW, POWER_LOW, "charge-low", "on battery, and little charge is left"},
     {POWER_FLAG_ON_BATTERY | FACT_RUNTIME_SHORT, POWER_LOW, "runtime-low", "on battery, and little time is left"},
     {POWER_FLAG_ON_BATTERY, POWER_ON_BATTERY, "on-battery", "the mains failed"},
-    {FACT_SILENT, POWER_UNKNOWN, "silent", "the source is silent"},
     {FACT_ERROR, POWER_UNKNOWN, "error", "the source does not know"},
+    {FACT_SILENT, POWER_UNKNOWN, "silent", "the source is silent"},
     {FACT_NOT_ONLINE, POWER_UNKNOWN, "unclear", "the source says neither that it is on mains nor on battery"},
     {POWER_FLAG_OFF, POWER_ONLINE, "off", "the UPS is switched off"},
     {POWER_FLAG_BYPASS, POWER_ONLINE, "bypass", "the mains go past the UPS"},
@@ -139,7 +141,7 @@ static uint32_t facts_at(const struct power_judge *judge, uint64_t now_ns)
     const struct power_limits *limits = &judge->limits;
     uint64_t runtime = runtime_at(judge, now_ns);
     if (!judge->heard)
-        return FACT_UNHEARD;
+        return judge->trouble[0] != '\0' ? FACT_UNHEARD | FACT_TROUBLE : FACT_UNHEARD;
     uint32_t facts = judge->last.flags | charge_facts(judge);
     if (now_ns - judge->heard_ns > limits->silence_max_ns)
         facts |= FACT_SILENT;

@@ -70,11 +70,14 @@ static void destroy_servers(struct sync_call *call)
     sync_finish(call);
 }
 
-struct appliance *appliance_create(struct config *config, char *why, size_t why_len)
+struct appliance *appliance_create(struct config *config, struct reactor *control, char *why, size_t why_len)
 {
     struct appliance *a = calloc(1, sizeof *a);
     ASSERT(a != NULL);
     a->config = config;
+    a->control = reactor_loop(control);
+    a->power = power_monitor_create(control);
+    power_monitor_configure(a->power, &config->power);
     a->threads_only = strcmp(config->daemon.io.text, "threads") == 0;
     a->started_s = (uint64_t)time(NULL);
     TAILQ_INIT(&a->arrays);
@@ -110,6 +113,7 @@ void appliance_destroy(struct appliance *a)
     }
     live_spares_free(a);
     live_remotes_free(a);
+    power_monitor_destroy(a->power);
     config_free(a->config);
     free(a);
 }
@@ -258,8 +262,8 @@ static void tell_difference(void *data, const char *path, enum config_change cha
     bool removed = begins(path, "iscsi.targets ") && !access && ends(path, "\"") && change == CONFIG_REMOVED;
     if ((service && !access && change == CONFIG_ADDED) || removed)
         return; /* tell_service() has told it */
-    if (access || redirect || strcmp(path, "iscsi.short_secrets") == 0 || strcmp(path, "daemon.drain") == 0 ||
-        (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
+    if (access || redirect || begins(path, "power.") || strcmp(path, "iscsi.short_secrets") == 0 ||
+        strcmp(path, "daemon.drain") == 0 || (begins(path, "arrays ") && (ends(path, ".scrub") || ends_as_rate(path))))
         append_text(r->taken, "%s", path);
     else if ((strcmp(path, "spares") == 0 || (begins(path, "arrays ") && ends(path, ".spares"))))
         append_text(r->taken, "%s: new ones; those that are gone stay until corbelctl disk remove", path);
@@ -315,6 +319,7 @@ json_t *appliance_reload(struct appliance *a)
     live_patrols(a, config);
     live_rates(a, config);
     live_spares_config(a, config);
+    live_power(a, config);
     config_compare(a->config, config, tell_difference, &reload);
     config_free(a->config);
     a->config = config;

@@ -18,9 +18,11 @@
 #include "daemon/config.h"
 
 struct appliance;
+struct reactor;
 
-/* Owns the config from now on. NULL: `why` says what is wrong. */
-struct appliance *appliance_create(struct config *config, char *why, size_t why_len);
+/* Both on the thread of the control reactor while it does not run. Owns the config from now on. NULL: `why` says what is
+ * wrong. */
+struct appliance *appliance_create(struct config *config, struct reactor *control, char *why, size_t why_len);
 void appliance_destroy(struct appliance *appliance);
 
 /* 0, or -1 with a sentence: a listener's address cannot be had. Arrays that cannot start are logged and shown. */
@@ -109,6 +111,9 @@ json_t *sentence_json(const char *sentence);
 json_t *appliance_sessions(struct appliance *appliance);
 /* Ask one to end; it is cut after *grace_ns. NULL, or what went wrong. */
 const char *appliance_session_drop(struct appliance *appliance, const char *session, uint64_t *grace_ns);
+
+/* Who says whether a battery stands behind this machine, and what. */
+json_t *appliance_power(struct appliance *appliance);
 
 /* Everything, for corbelctl and the page. */
 json_t *appliance_status(struct appliance *appliance);

@@ -176,6 +176,7 @@ void live_array_close(struct live_array *live)
 {
     char why[256];
     struct array_sync sync = {0};
+    live_power_unwatch(live);
     if (live->array != NULL && !array_sync(&sync, live, run_close, why, sizeof why))
         log_error("array %s was not stopped cleanly: %s", live->name, why);
     live->array = NULL;
@@ -236,7 +237,7 @@ static bool open_members(struct appliance *a, struct live_array *live, const str
     return good;
 }
 
-static void start_assembly(struct live_array *live, const struct assembly *assembly,
+static void start_assembly(struct appliance *a, struct live_array *live, const struct assembly *assembly,
                            const struct array_journals *journals)
 {
     struct array_disk disks[RAID_MEMBERS_MAX] = {0};
@@ -252,6 +253,7 @@ static void start_assembly(struct live_array *live, const struct assembly *assem
         return;
     }
     live->array = sync.array_call.array;
+    live_power_watch(a, live);
     log_write(assembly->verdict == ASSEMBLY_COMPLETE ? LOG_LEVEL_NOTICE : LOG_LEVEL_WARN, "started, %s: %s",
               live->verdict, assembly->reason);
 }
@@ -370,7 +372,7 @@ static void start_found(struct appliance *a, struct live_array *live, const stru
     }
     struct array_journals journals = {.force = options->force};
     live_journals_open(a, live, config, &assembly->array, &journals);
-    start_assembly(live, assembly, &journals);
+    start_assembly(a, live, assembly, &journals);
     take_back_returned(a, live, assembly, c);
 }
 
@@ -444,6 +446,7 @@ bool live_array_create(struct appliance *a, const struct config_array *config, u
     good = good && array_sync(&sync, live, run_create, why, why_len);
     if (good) {
         live->array = sync.array_call.array;
+        live_power_watch(a, live);
         text_format(live->verdict, sizeof live->verdict, "complete");
         text_format(live->reason, sizeof live->reason, "created");
     } else {

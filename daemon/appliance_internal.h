@@ -6,6 +6,7 @@
 
 #include "daemon/appliance.h"
 #include "daemon/listener.h"
+#include "daemon/power.h"
 #include "daemon/reactor.h"
 #include "daemon/scan.h"
 #include "daemon/secrets.h"
@@ -48,6 +49,9 @@ struct live_array {
         newcomer; /* takes the place of one in service: daemon/appliance_replace.c. No device: there is none */
     char verdict[32], reason[1024];
     char spare_said[512]; /* why no spare took a slot, as logged */
+    bool watches_power;
+    struct power_watch power_watch; /* daemon/appliance_power.c: on its home, while it runs */
+    struct power_health power;      /* as its home has heard it */
 };
 
 struct live_export {
@@ -92,6 +96,8 @@ struct ping {
 
 struct appliance {
     struct config *config;
+    struct loop *control;
+    struct power_monitor *power; /* the control reactor's */
     unsigned reactors_count;
     struct reactor *reactors[64];
     struct ping pings[64]; /* the control reactor's */
@@ -215,6 +221,14 @@ void live_remotes_free(struct appliance *a);
 /* How often the volumes of all arrays are scrubbed, as the config says. */
 void live_patrols(struct appliance *a, const struct config *config);
 json_t *scrub_json(const struct array_scrub_info *info);
+
+/* --- appliance_power.c --- */
+
+/* The source and its limits, as the config says now. */
+void live_power(struct appliance *a, const struct config *config);
+/* An array that runs hears of the power source, until it is closed. */
+void live_power_watch(struct appliance *a, struct live_array *live);
+void live_power_unwatch(struct live_array *live);
 
 /* --- appliance_policy.c --- */
 

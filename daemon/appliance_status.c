@@ -12,6 +12,7 @@ struct info_call {
     struct sync_call call;
     struct live_array *live;
     struct array_info info;
+    struct power_health power;
     struct sb_array description;
     struct blk_counters counters[SB_VOLUMES_MAX];
     struct array_usage usage[SB_VOLUMES_MAX];
@@ -24,6 +25,7 @@ static void run_info(struct sync_call *call)
 {
     struct info_call *c = container_of(call, struct info_call, call);
     array_info(c->live->array, &c->info);
+    c->power = c->live->power;
     c->description = *array_description(c->live->array);
     for (unsigned i = 0; i < c->description.volumes_count; i++) {
         struct blkdev *dev = array_volume(c->live->array, c->description.volumes[i].name);
@@ -127,11 +129,11 @@ static json_t *array_json(struct live_array *live)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&c->description.uuid, uuid);
-    json_t *out =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:o, s:o, s:o, s:o}", "name", live->name, "uuid", uuid,
-                  "state", c->info.state, "verdict", live->verdict, "reason", live->reason, "clean", c->info.clean,
-                  "generation", (json_int_t)c->info.generation, "free_bytes_per_disk", (json_int_t)c->info.free_bytes,
-                  "members", members, "volumes", volumes, "jobs", jobs, "journal", live_journals_json(live, &c->info));
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "name", live->name,
+                            "uuid", uuid, "state", c->info.state, "verdict", live->verdict, "reason", live->reason,
+                            "clean", c->info.clean, "generation", (json_int_t)c->info.generation, "free_bytes_per_disk",
+                            (json_int_t)c->info.free_bytes, "members", members, "volumes", volumes, "jobs", jobs,
+                            "journal", live_journals_json(live, &c->info), "power", c->power.cause);
     free(c);
     return out;
 }
@@ -182,6 +184,7 @@ json_t *appliance_status(struct appliance *a)
     json_object_set_new(status, "uptime_seconds", json_integer((json_int_t)((uint64_t)time(NULL) - a->started_s)));
     json_object_set_new(status, "arrays", arrays);
     json_object_set_new(status, "spares", live_spares_json(a));
+    json_object_set_new(status, "power", appliance_power(a));
     json_object_set_new(status, "connections", live_connections_json(a));
     return status;
 }

@@ -156,6 +156,13 @@ struct config_web {
     struct config_strings listen;
 };
 
+/* Who says that a battery stands behind what is in memory: daemon/config_power.h. */
+struct config_power {
+    unsigned line;
+    struct config_text source, user, password_file, on_low;
+    uint64_t poll_ns, charge_min, charge_ok, charge_low, runtime_min_ns, runtime_assumed_ns, silence_max_ns, settle_ns;
+};
+
 enum { CONFIG_ARRAYS_MAX = 64, CONFIG_PATH_MAX = 511 };
 
 struct config {
@@ -167,6 +174,7 @@ struct config {
     struct config_nbd nbd;
     struct config_iscsi iscsi;
     struct config_web web;
+    struct config_power power;
 };
 
 /* Mistakes found, one line each: "FILE:LINE:COLUMN: setting: sentence". After 64 a last line says that there are more.

@@ -429,6 +429,7 @@ void config_check(const struct config *config, struct config_errors *errors)
     check_iscsi(&c);
     config_check_access(config, errors);
     config_check_nbd(config, errors);
+    config_check_power(config, errors);
     check_addresses(&c, &config->web.listen, false);
     check_address_twice(&c);
 }

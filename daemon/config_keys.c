@@ -235,6 +235,35 @@ static const struct config_key web_keys[] = {
 };
 static const struct config_group web_group = GROUP(web_keys, struct config_web);
 
+static const struct config_key power_keys[] = {
+    KEY(config_power, source, KEY_TEXT, "",
+        "\"nut://UPS@HOST:PORT\" (NUT's upsd), \"sysfs\" (the machine's own batteries) or \"command:/PATH WORD...\"; "
+        "absent: none."),
+    KEY(config_power, user, KEY_TEXT, "", "With nut: log in as this user, so that upsd counts this machine."),
+    KEY(config_power, password_file, KEY_TEXT, "",
+        "With a user: the file with its password, one line, readable by its owner only."),
+    KEY_LIMITS(config_power, "poll", poll_ns, KEY_DURATION, "2 s", SECONDS(1) / 10, SECONDS(60),
+               "How often the source is asked."),
+    KEY_LIMITS(config_power, "charge_min", charge_min, KEY_NUMBER, "30", 0, 100,
+               "Percent of charge below which no battery is believed in; 0: the charge need not be known."),
+    KEY_LIMITS(config_power, "charge_ok", charge_ok, KEY_NUMBER, "60", 0, 100,
+               "Percent of charge from which on it is believed in again."),
+    KEY_LIMITS(config_power, "charge_low", charge_low, KEY_NUMBER, "10", 0, 100,
+               "On battery: percent of charge at which it is time to shut down; 0: only the source says when."),
+    KEY_LIMITS(config_power, "runtime_min", runtime_min_ns, KEY_DURATION, "2 min", 0, SECONDS(86400),
+               "Time that the battery must last; on battery: less than this is the time to shut down. 0 s: it need not "
+               "be known."),
+    KEY_LIMITS(config_power, "runtime_assumed", runtime_assumed_ns, KEY_DURATION, "0 s", 0, SECONDS(86400),
+               "Time that a full battery lasts, where the source does not tell it; 0 s: unknown."),
+    KEY_LIMITS(config_power, "silence_max", silence_max_ns, KEY_DURATION, "30 s", SECONDS(1), SECONDS(3600),
+               "How long the source may be silent."),
+    KEY_LIMITS(config_power, "settle", settle_ns, KEY_DURATION, "5 min", 0, SECONDS(86400),
+               "How long all must be well before a battery is believed in again."),
+    KEY(config_power, on_low, KEY_TEXT, "",
+        "Command that shuts the machine down, run when the battery is low: \"/sbin/poweroff\"; absent: none."),
+};
+static const struct config_group power_group = GROUP(power_keys, struct config_power);
+
 static const struct config_key root_keys[] = {
     KEY_SUB(config, daemon, KEY_GROUP, &daemon_group, "The process."),
     KEY(config, disks, KEY_STRINGS, "", "Where else to look for members; shell patterns allowed."),
@@ -243,5 +272,6 @@ static const struct config_key root_keys[] = {
     KEY_SUB(config, nbd, KEY_GROUP, &nbd_group, "NBD."),
     KEY_SUB(config, iscsi, KEY_GROUP, &iscsi_group, "iSCSI."),
     KEY_SUB(config, web, KEY_GROUP, &web_group, "The status page."),
+    KEY_SUB(config, power, KEY_GROUP, &power_group, "Who says whether a battery stands behind this machine."),
 };
 const struct config_group config_root = GROUP(root_keys, struct config);

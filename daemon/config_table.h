@@ -48,6 +48,7 @@ void config_error(struct config_errors *errors, const char *path, unsigned line,
 void config_check(const struct config *config, struct config_errors *errors);
 void config_check_access(const struct config *config, struct config_errors *errors);
 void config_check_nbd(const struct config *config, struct config_errors *errors);
+void config_check_power(const struct config *config, struct config_errors *errors);
 
 /* An address to listen on; `local`: it may be a Unix socket, or one of the service manager's, too. */
 void config_check_address(const struct config *config, struct config_errors *errors, const struct config_text *address,

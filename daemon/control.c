@@ -77,6 +77,11 @@ static void do_sessions(struct exchange *x)
     x->answer = json_pack("{s:o}", "sessions", appliance_sessions(x->control->appliance));
 }
 
+static void do_power(struct exchange *x)
+{
+    x->answer = appliance_power(x->control->appliance);
+}
+
 static void do_apply(struct exchange *x)
 {
     struct apply_options options = {.dry_run = body_flag(x->body, "dry_run"), .force = body_flag(x->body, "force")};
@@ -283,6 +288,7 @@ struct route {
 static const struct route routes[] = {
     {EVHTTP_REQ_GET, "/api/v1/status", do_status},
     {EVHTTP_REQ_GET, "/api/v1/sessions", do_sessions},
+    {EVHTTP_REQ_GET, "/api/v1/power", do_power},
     {EVHTTP_REQ_POST, "/api/v1/sessions/drop", do_session_drop},
     {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
     {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},

@@ -2,7 +2,8 @@
  * corbelctl: the command line. A thin client of corbeld's API; every word of it is a row in the table of commands.
  *
  * Exit status: 0 done; 1 corbeld refused or could not; 2 wrong arguments; 3 a plan waits to be confirmed;
- * 4 corbeld does not answer. `status` ends with 0 healthy, 5 degraded, 6 failed.
+ * 4 corbeld does not answer. `status` ends with 0 healthy, 5 degraded, 6 failed; `power` with 0 healthy,
+ * 5 not.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -139,6 +140,21 @@ static int run_session_list(const struct arguments *a)
         print_sessions(answer);
     json_decref(answer);
     return EXIT_DONE;
+}
+
+/* For scripts: is there a battery to rely on? */
+static int run_power(const struct arguments *a)
+{
+    json_t *power = ask_or_give_up(a, "/api/v1/power", NULL);
+    if (power == NULL)
+        return EXIT_NO_DAEMON;
+    if (a->json)
+        print_json(power);
+    else
+        print_power(power);
+    int result = json_is_true(json_object_get(power, "healthy")) ? EXIT_DONE : EXIT_DEGRADED;
+    json_decref(power);
+    return result;
 }
 
 static int run_volume_list(const struct arguments *a)
@@ -527,6 +543,7 @@ static const struct command commands[] = {
      "call off its init or scrub, or its replacement by another disk"},
     {"session", "list", 0, run_session_list, "session list", "who is connected by iSCSI or NBD, and what each did"},
     {"session", "drop", 1, run_session_drop, "session drop SESSION", "ask one to end; it is cut if it does not"},
+    {"power", NULL, 0, run_power, "power", "the power source: does a battery stand behind this machine?"},
     {"rescue", NULL, ANY_OPERANDS, run_rescue, "rescue [--force] [DISK...]",
      "commands that read the volumes without Corbel"},
 };

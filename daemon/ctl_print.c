@@ -299,6 +299,51 @@ static void print_services(const json_t *status)
     }
 }
 
+/* "87 %, run time 20 min 0 s"; what is unknown is left out. */
+static const char *power_figures(const json_t *power, char *out, size_t len)
+{
+    char left[32];
+    const json_t *charge = json_object_get(power, "charge_percent"),
+                 *runtime = json_object_get(power, "runtime_seconds");
+    duration_format((uint64_t)json_integer_value(runtime), left, sizeof left);
+    if (json_is_integer(charge))
+        snprintf(out, len, "%" PRIu64 " %%%s%s", (uint64_t)json_integer_value(charge),
+                 json_is_integer(runtime) ? ", run time " : "", json_is_integer(runtime) ? left : "");
+    else
+        snprintf(out, len, "charge unknown%s%s", json_is_integer(runtime) ? ", run time " : "",
+                 json_is_integer(runtime) ? left : "");
+    return out;
+}
+
+void print_power(const json_t *power)
+{
+    char figures[96], since[32] = "-", heard[32] = "never";
+    time_t seconds = (time_t)number(power, "since");
+    struct tm tm;
+    bool healthy = json_is_true(json_object_get(power, "healthy"));
+    if (text(power, "source")[0] == '\0') {
+        printf("no power source is configured\n");
+        return;
+    }
+    if (localtime_r(&seconds, &tm) != NULL)
+        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
+    if (json_is_integer(json_object_get(power, "heard_seconds_ago")))
+        snprintf(heard, sizeof heard, "%" PRIu64 " s ago", number(power, "heard_seconds_ago"));
+    printf("source:   %s\nstate:    %s, since %s\n", text(power, "source"), text(power, "state"), since);
+    printf("healthy:  %s%s%s\n", healthy ? "yes" : "no", healthy ? "" : ": ", text(power, "reason"));
+    printf("battery:  %s\nheard:    %s\n", power_figures(power, figures, sizeof figures), heard);
+}
+
+/* One line, if there is a source and all is not well. */
+static void print_power_trouble(const json_t *power)
+{
+    char figures[96];
+    const char *source = json_string_value(json_object_get(power, "source"));
+    if (source != NULL && *source != '\0' && !json_is_true(json_object_get(power, "healthy")))
+        printf("power: %s, not healthy: %s (%s)\n\n", text(power, "state"), text(power, "reason"),
+               power_figures(power, figures, sizeof figures));
+}
+
 void print_status(const json_t *status)
 {
     char up[32];
@@ -306,6 +351,7 @@ void print_status(const json_t *status)
     json_t *array;
     duration_format(number(status, "uptime_seconds"), up, sizeof up);
     printf("corbeld %s, up %s, health: %s\n\n", text(status, "version"), up, text(status, "health"));
+    print_power_trouble(json_object_get(status, "power"));
     print_arrays(status);
     json_array_foreach(json_object_get(status, "arrays"), i, array) print_jobs(array);
     printf("\n");

@@ -4,6 +4,8 @@
 
 #include <jansson.h>
 
+/* The answer of /api/v1/power. */
+void print_power(const json_t *power);
 void print_status(const json_t *status);
 void print_arrays(const json_t *status);
 void print_sessions(const json_t *answer);

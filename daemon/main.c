@@ -256,7 +256,7 @@ static int run(struct config *config, const char *pidfile)
     raise_limits();
     evthread_use_pthreads();
     p.reactor = reactor_create(&options, p.why, sizeof p.why);
-    p.appliance = p.reactor != NULL ? appliance_create(config, p.why, sizeof p.why) : NULL;
+    p.appliance = p.reactor != NULL ? appliance_create(config, p.reactor, p.why, sizeof p.why) : NULL;
     if (p.appliance == NULL) {
         fprintf(stderr, "corbeld: %s\n", p.why);
         return 1;

@@ -94,6 +94,7 @@ static void take_variable(struct upsd_talk *talk, const char *name, const char *
     if (strcmp(name, "ups.status") == 0) {
         talk->reading.flags = upsd_status_parse(value);
         talk->status_seen = true;
+        talk->waiting = strcmp(value, "WAIT") == 0;
     } else if (strcmp(name, "battery.charge") == 0) {
         talk->reading.charge = (uint32_t)number_parse(value, 100, POWER_CHARGE_UNKNOWN);
     } else if (strcmp(name, "battery.runtime") == 0) {
@@ -143,7 +144,7 @@ size_t upsd_talk_ask(struct upsd_talk *talk, char out[UPSD_ASK_MAX])
 {
     ASSERT(talk->state == UPSD_IDLE);
     talk->state = UPSD_ASKED;
-    talk->status_seen = false;
+    talk->status_seen = talk->waiting = false;
     talk->lines = 0;
     talk->reading = (struct power_reading){0, POWER_CHARGE_UNKNOWN, POWER_RUNTIME_UNKNOWN};
     return put_command(out, 0, "LIST VAR ", talk->ups);
@@ -185,9 +186,10 @@ static enum upsd_event take_item(struct upsd_talk *talk, const struct upsd_line 
 {
     if (line_is(line, "END", talk->ups)) {
         talk->state = UPSD_IDLE;
-        if (talk->status_seen)
+        if (talk->status_seen && !talk->waiting)
             return UPSD_READING;
-        text_format(talk->why, sizeof talk->why, "the UPS has no ups.status");
+        text_format(talk->why, sizeof talk->why, "%s",
+                    talk->waiting ? "upsd: the driver waits for the UPS" : "upsd: the UPS has no ups.status");
         return UPSD_ERROR;
     }
     if (line->count != 4 || strcmp(line->words[0], "VAR") != 0 || strcmp(line->words[1], talk->ups) != 0)
@@ -221,7 +223,7 @@ static enum upsd_event take_line(struct upsd_talk *talk, const struct upsd_line 
 /* A whole line is in talk->line. */
 static enum upsd_event end_line(struct upsd_talk *talk)
 {
-    struct upsd_line line;
+    struct upsd_line line = {.count = 0};
     size_t len = talk->len > 0 && talk->line[talk->len - 1] == '\r' ? talk->len - 1 : talk->len;
     talk->len = 0;
     if (!upsd_line_parse(talk->line, len, &line))

@@ -46,8 +46,8 @@ struct upsd_talk {
     char ups[UPSD_NAME_MAX + 1];
     unsigned acknowledgements; /* of the login, still to come */
     enum { UPSD_IDLE, UPSD_ASKED, UPSD_LISTING } state;
-    bool status_seen;
-    unsigned lines; /* of this list */
+    bool status_seen, waiting; /* the driver has no data of the UPS yet */
+    unsigned lines;            /* of this list */
     struct power_reading reading;
     char why[160];
     size_t len; /* of what is there of a line */

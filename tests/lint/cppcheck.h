@@ -33,6 +33,7 @@
         struct type *le_next, **le_prev;                                                                               \
     }
 #define TAILQ_FOREACH(item, head, link)         for (item = (head)->tqh_first; item; item = item->link.tqe_next)
+#define LIST_FOREACH(item, head, link)          for (item = (head)->lh_first; item; item = item->link.le_next)
 #define STAILQ_FOREACH(item, head, link)        for (item = (head)->stqh_first; item; item = item->link.stqe_next)
 #define json_array_foreach(array, index, value) for (index = 0; (value = json_array_get(array, index)) != 0; index++)
 #define json_object_foreach(object, key, value)                                                                        \

@@ -175,6 +175,9 @@ Test(power_upsd, errors_are_told_and_the_conversation_goes_on)
     }
     cr_expect_eq(feed(&talk, "BEGIN LIST VAR ups\nVAR ups battery.charge \"5\"\nEND LIST VAR ups\n", 100), UPSD_ERROR,
                  "a list without a status");
+    upsd_talk_ask(&talk, out);
+    cr_expect_eq(feed(&talk, "BEGIN LIST VAR ups\nVAR ups ups.status \"WAIT\"\nEND LIST VAR ups\n", 100), UPSD_ERROR,
+                 "a driver that has only just started");
 }
 
 Test(power_upsd, what_makes_no_sense_ends_the_conversation)

@@ -1,0 +1,33 @@
+/*
+ * The power monitor: asks the configured source (daemon/power_source.h), has core/power.h judge what it says, and tells:
+ * the log of each change, whoever watches (core/power_watch.h), and people who ask. When the battery is low it runs the
+ * command that shuts the machine down.
+ *
+ * It lives on the control reactor; all functions belong to that thread.
+ */
+#ifndef DAEMON_POWER_H
+#define DAEMON_POWER_H
+
+#include "core/power_watch.h"
+#include "daemon/config.h"
+#include "daemon/reactor.h"
+
+struct power_monitor;
+
+struct power_report {
+    char source[CONFIG_PATH_MAX + 1]; /* as in the config; "": none */
+    struct power_health health;
+    uint64_t since_s;     /* since when its state and its cause have been so, in seconds since 1970 */
+    uint64_t heard_s_ago; /* when the source was last heard; UINT64_MAX: never */
+};
+
+struct power_monitor *power_monitor_create(struct reactor *control);
+/* As the config says now: at the start and after a reload. A source that stays the same goes on, with its history. */
+void power_monitor_configure(struct power_monitor *monitor, const struct config_power *config);
+void power_monitor_report(struct power_monitor *monitor, struct power_report *report);
+/* For power_watch_start(), from any loop; as long as the monitor. */
+struct power_board *power_monitor_board(struct power_monitor *monitor);
+/* No watches are left. */
+void power_monitor_destroy(struct power_monitor *monitor);
+
+#endif
