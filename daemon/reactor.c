@@ -16,6 +16,10 @@
  * The mailbox is a stack of tasks: a caller pushes with compare-and-swap, the reactor takes the whole stack and turns
  * it round. Whoever pushes on an empty stack writes the eventfd; the others know that this is done. The eventfd is
  * watched edge-triggered and so is never read.
+ *
+ * The next timer wakes us by a timerfd, watched in the same way. It is set anew only when it would ring too late: to set
+ * one costs more than a small request on a virtual machine, and most timers are stopped before they are due. When it
+ * rings too early the turn that comes of it sets it right. (libevent's own precise timers set one in every wait.)
  */
 #include "daemon/reactor.h"
 
@@ -30,6 +34,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,12 +62,12 @@ struct reactor {
     struct event mail_event, ring_event, alarm_event;
     struct ring *ring;
     struct helpers *helpers;
-    int mail_fd;
+    int mail_fd, alarm_fd;
     bool started;
     bool woken;        /* now_ns was taken since the wait */
     bool more;         /* the last turn left tasks ready */
     bool spins;        /* the last wait was over within SPIN_NS */
-    uint64_t alarm_ns; /* the time the alarm is set to; UINT64_MAX: not set */
+    uint64_t alarm_ns; /* the time the alarm is set to, not behind the next timer; UINT64_MAX: not set */
     uint64_t stood_ns; /* how long time stood still, in all */
     uint64_t random[32];
     unsigned random_used; /* of them */
@@ -201,22 +206,18 @@ static bool is_busy(const struct reactor *r)
            atomic_load_explicit(&r->mail, memory_order_relaxed) != NULL || (r->ring != NULL && ring_is_ready(r->ring));
 }
 
-/* Have libevent wake us when the next timer is due. True if it is due already. No system call. */
+/* See to it that we are woken when the next timer is due. True if it is due already. */
 static bool set_alarm(struct reactor *r)
 {
     uint64_t due = loop_next_timer_ns(&r->loop);
-    if (due == r->alarm_ns)
+    if (due >= r->alarm_ns)
         return false;
-    if (due == UINT64_MAX) {
-        event_del(&r->alarm_event);
-    } else {
-        uint64_t now = time_ns(r);
-        if (due <= now)
-            return true;
-        uint64_t delay_us = (due - now + 999) / 1000;
-        struct timeval delay = {(time_t)(delay_us / 1000000), (suseconds_t)(delay_us % 1000000)};
-        event_add(&r->alarm_event, &delay);
-    }
+    if (due <= time_ns(r))
+        return true;
+    uint64_t clock = due + r->stood_ns;
+    struct itimerspec at = {.it_value = {(time_t)(clock / 1000000000), (long)(clock % 1000000000)}};
+    int error = timerfd_settime(r->alarm_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    ASSERT(error == 0);
     r->alarm_ns = due;
     return false;
 }
@@ -310,20 +311,26 @@ static struct event_base *create_base(void)
     struct event_config *config = event_config_new();
     if (config == NULL)
         return NULL;
-    event_config_set_flag(config, EVENT_BASE_FLAG_PRECISE_TIMER); /* the coarse clock is up to 4 ms late */
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK); /* the mailbox is the only way in from other threads */
     struct event_base *base = event_base_new_with_config(config);
     event_config_free(config);
     return base;
 }
 
-static bool create_mailbox(struct reactor *r)
+static bool watch_edges(struct reactor *r, struct event *event, int fd, event_callback_fn woken)
+{
+    if (fd < 0)
+        return false;
+    event_assign(event, r->base, fd, EV_READ | EV_PERSIST | EV_ET, woken, r);
+    return event_add(event, NULL) == 0;
+}
+
+static bool create_bells(struct reactor *r)
 {
     r->mail_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (r->mail_fd < 0)
-        return false;
-    event_assign(&r->mail_event, r->base, r->mail_fd, EV_READ | EV_PERSIST | EV_ET, wake_up, r);
-    return event_add(&r->mail_event, NULL) == 0;
+    r->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    return watch_edges(r, &r->mail_event, r->mail_fd, wake_up) &&
+           watch_edges(r, &r->alarm_event, r->alarm_fd, alarm_rings);
 }
 
 static bool create_ring(struct reactor *r, const struct reactor_options *options)
@@ -347,8 +354,7 @@ static bool create_parts(struct reactor *r, const struct reactor_options *option
     r->base = create_base();
     if (r->base == NULL)
         return false;
-    event_assign(&r->alarm_event, r->base, -1, 0, alarm_rings, r);
-    return create_mailbox(r) && create_ring(r, options);
+    return create_bells(r) && create_ring(r, options);
 }
 
 static void free_parts(struct reactor *r)
@@ -356,15 +362,18 @@ static void free_parts(struct reactor *r)
     if (r->base != NULL) {
         if (r->ring != NULL)
             event_del(&r->ring_event);
-        if (r->mail_fd >= 0)
+        if (event_initialized(&r->mail_event))
             event_del(&r->mail_event);
-        event_del(&r->alarm_event);
+        if (event_initialized(&r->alarm_event))
+            event_del(&r->alarm_event);
         event_base_free(r->base);
     }
     if (r->ring != NULL)
         ring_destroy(r->ring);
     if (r->mail_fd >= 0)
         close(r->mail_fd);
+    if (r->alarm_fd >= 0)
+        close(r->alarm_fd);
     if (r->loop.pages != NULL)
         page_pool_retire(r->loop.pages);
     free(r);
@@ -381,7 +390,7 @@ struct reactor *reactor_create(const struct reactor_options *options, char *why,
     }
     loop_init(&r->loop, &reactor_ops, pages);
     text_format(r->name, sizeof r->name, "%s", options->name);
-    r->mail_fd = -1;
+    r->mail_fd = r->alarm_fd = -1;
     r->alarm_ns = UINT64_MAX;
     r->loop.now_ns = clock_ns();
     atomic_store(&r->current, pthread_self());

@@ -42,7 +42,7 @@ struct tls {
     struct socket_stream *of;
     struct stream_proof proof;
     uint8_t record[TLS_RECORD_BYTES];
-    struct tls_out out;
+    struct tls_wire wire;
 };
 
 /* Watch the socket for what the owner's wishes come to. */
@@ -92,6 +92,7 @@ static ssize_t tls_recv(struct stream *stream, const struct iovec *iov, int coun
     if (t->broken)
         return STREAM_BROKEN;
     t->recv_needs = STREAM_READ;
+    t->wire.empty = false;
     ERR_clear_error();
     for (int i = 0; i < count; i++) {
         for (size_t at = 0; at < iov[i].iov_len;) {
@@ -107,17 +108,35 @@ static ssize_t tls_recv(struct stream *stream, const struct iovec *iov, int coun
     return (ssize_t)got;
 }
 
-/* Bytes [from, from + room) of what the entries hold, or what there is of it. */
-static size_t gather(const struct iovec *iov, int count, size_t from, uint8_t *out, size_t room)
+/* A place in the entries of a send. */
+struct place {
+    const struct iovec *iov;
+    int count;
+    size_t skip; /* of the first one */
+};
+
+static void go_on(struct place *at, size_t len)
 {
-    size_t done = 0;
-    for (int i = 0; i < count && done < room; i++) {
-        size_t skip = MIN(from, iov[i].iov_len), part = MIN(iov[i].iov_len - skip, room - done);
-        memcpy(out + done, (const char *)iov[i].iov_base + skip, part);
-        from -= skip;
-        done += part;
+    for (at->skip += len; at->count > 0 && at->skip >= at->iov->iov_len; at->iov++, at->count--)
+        at->skip -= at->iov->iov_len;
+}
+
+/* The next record's bytes: where they lie if they lie together, else gathered in `room`. */
+static const uint8_t *next_record(struct place *at, uint8_t *room, size_t *len)
+{
+    if (at->count > 0 && at->iov->iov_len - at->skip >= TLS_RECORD_BYTES) {
+        const uint8_t *bytes = (const uint8_t *)at->iov->iov_base + at->skip;
+        *len = TLS_RECORD_BYTES;
+        go_on(at, *len);
+        return bytes;
     }
-    return done;
+    for (*len = 0; at->count > 0 && *len < TLS_RECORD_BYTES;) {
+        size_t part = MIN(at->iov->iov_len - at->skip, TLS_RECORD_BYTES - *len);
+        memcpy(room + *len, (const char *)at->iov->iov_base + at->skip, part);
+        *len += part;
+        go_on(at, part);
+    }
+    return room;
 }
 
 /* What was not taken before is what this begins with: core/stream.h. */
@@ -129,19 +148,20 @@ static bool begins_with_held(const struct iovec *iov, int count, size_t held)
     return len >= held;
 }
 
-/* Seal what the entries hold from `from` on, as much as is sent in one go. False: OpenSSL does not any more. */
-static bool seal(struct tls *t, const struct iovec *iov, int count, size_t from)
+/* Seal what comes next, as much as is sent in one go. False: OpenSSL does not any more. */
+static bool seal(struct tls *t, struct place *at)
 {
     bool good = true;
-    t->out.collects = true;
+    t->wire.collects = true;
     for (unsigned i = 0; i < TLS_RECORDS && good; i++) {
-        size_t len = gather(iov, count, from + t->held, t->record, TLS_RECORD_BYTES);
+        size_t len;
+        const uint8_t *bytes = next_record(at, t->record, &len);
         if (len == 0)
             break;
-        good = SSL_write(t->ssl, t->record, (int)len) == (int)len;
+        good = SSL_write(t->ssl, bytes, (int)len) == (int)len;
         t->held += len;
     }
-    t->out.collects = false;
+    t->wire.collects = false;
     return good;
 }
 
@@ -149,14 +169,16 @@ static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int coun
 {
     struct socket_stream *s = socket_of(stream);
     struct tls *t = s->tls;
+    struct place at = {iov, count, 0};
     size_t sent = 0;
     ASSERT(count > 0 && t->secured == NULL && begins_with_held(iov, count, t->held));
     if (t->broken)
         return STREAM_BROKEN;
+    go_on(&at, t->held);
     ERR_clear_error();
     for (;;) {
-        bool sealed = t->held > 0 || seal(t, iov, count, sent);
-        int flushed = sealed ? tls_out_flush(&t->out, s->fd) : -1;
+        bool sealed = t->held > 0 || seal(t, &at);
+        int flushed = sealed ? tls_wire_flush(&t->wire, s->fd) : -1;
         if (flushed < 0) {
             ERR_clear_error();
             t->broken = true;
@@ -259,6 +281,7 @@ static void handshake_go_on(struct socket_stream *s)
 {
     struct tls *t = s->tls;
     char failure[200];
+    t->wire.empty = false;
     ERR_clear_error();
     int result = SSL_accept(t->ssl);
     if (result == 1) {
@@ -305,13 +328,13 @@ bool tls_start(struct stream *stream, struct stream_credentials *credentials, st
     struct socket_stream *s = socket_of(stream);
     ASSERT(loop_is_current(stream->loop));
     struct tls *t = malloc(sizeof *t);
-    SSL *ssl = t != NULL ? tls_credentials_open(credentials, s->fd, &t->out) : NULL;
+    SSL *ssl = t != NULL ? tls_credentials_open(credentials, s->fd, &t->wire) : NULL;
     if (ssl == NULL) {
         free(t);
         return false;
     }
     memset(t, 0, offsetof(struct tls, record)); /* all but the buffers */
-    memset(&t->out, 0, offsetof(struct tls_out, bytes));
+    memset(&t->wire, 0, offsetof(struct tls_wire, bytes));
     t->ssl = ssl;
     t->of = s;
     t->secured = secured;

@@ -299,7 +299,7 @@ bool tls_credentials_same(const struct stream_credentials *a, const struct strea
     return memcmp(a->digest, b->digest, sizeof a->digest) == 0;
 }
 
-SSL *tls_credentials_open(struct stream_credentials *credentials, int fd, struct tls_out *out)
+SSL *tls_credentials_open(struct stream_credentials *credentials, int fd, struct tls_wire *wire)
 {
     SSL *ssl = SSL_new(credentials->ctx);
     BIO *bio = ssl != NULL ? BIO_new(credentials->socket) : NULL;
@@ -309,7 +309,7 @@ SSL *tls_credentials_open(struct stream_credentials *credentials, int fd, struct
         return NULL;
     }
     BIO_set_fd(bio, fd, BIO_NOCLOSE);
-    BIO_set_app_data(bio, out);
+    BIO_set_app_data(bio, wire);
     SSL_set_bio(ssl, bio, bio);
     atomic_fetch_add(&credentials->holders, 1);
     return ssl;

@@ -18,30 +18,31 @@ struct tls_handshake {
     char psk_name[TLS_PSK_NAME_MAX + 1]; /* of the key that was looked up last; "": none */
 };
 
-/* What is sealed and not sent yet. */
+/* What lies between OpenSSL and a socket: what is sealed and not sent yet, and whether the socket was seen empty. */
 enum {
     TLS_RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH,
     TLS_RECORDS = 4,                /* that are sent in one go */
     TLS_RECORD_OVERHEAD_MAX = 2048, /* of so many bytes, also where a peer asks for records of 512 bytes */
-    TLS_OUT_BYTES = TLS_RECORDS * (TLS_RECORD_BYTES + TLS_RECORD_OVERHEAD_MAX),
+    TLS_WIRE_BYTES = TLS_RECORDS * (TLS_RECORD_BYTES + TLS_RECORD_OVERHEAD_MAX),
 };
-struct tls_out {
+struct tls_wire {
     bool collects; /* nothing is sent now */
+    bool empty;    /* the last read brought all there was: it is not asked again before the owner's next call */
     size_t start, end;
-    uint8_t bytes[TLS_OUT_BYTES];
+    uint8_t bytes[TLS_WIRE_BYTES];
 };
 
 /* --- tls_socket.c --- */
 
-/* How OpenSSL reaches a socket; the application data of such a BIO is its tls_out. NULL: no memory. */
+/* How OpenSSL reaches a socket; the application data of such a BIO is its tls_wire. NULL: no memory. */
 BIO_METHOD *tls_socket_method(void);
 /* 1: all of it is gone; 0: the socket takes no more now; -1: never. */
-int tls_out_flush(struct tls_out *out, int fd);
+int tls_wire_flush(struct tls_wire *wire, int fd);
 
 /* --- tls_credentials.c --- */
 
-/* The server's end of a cipher on a socket, not owned, nor is `out`. NULL: no memory. */
-SSL *tls_credentials_open(struct stream_credentials *credentials, int fd, struct tls_out *out);
+/* The server's end of a cipher on a socket, not owned, nor is `wire`. NULL: no memory. */
+SSL *tls_credentials_open(struct stream_credentials *credentials, int fd, struct tls_wire *wire);
 void tls_credentials_shut(SSL *ssl);
 
 /* --- tls_psk.c: keys shared beforehand --- */

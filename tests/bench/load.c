@@ -108,8 +108,8 @@ void load_send_all(struct load_connection *c, const void *bytes, uint64_t len)
 {
     for (uint64_t sent = 0; sent < len;) {
         struct iovec rest = {(uint8_t *)(uintptr_t)bytes + sent, len - sent};
-        ssize_t n =
-            c->tls != NULL ? load_tls_send(c->tls, &rest, 1) : send(c->fd, rest.iov_base, rest.iov_len, MSG_NOSIGNAL);
+        ssize_t n = c->tls != NULL ? (ssize_t)load_tls_send(c->tls, &rest, 1)
+                                   : send(c->fd, rest.iov_base, rest.iov_len, MSG_NOSIGNAL);
         if (n < 0)
             load_fail("send: %s", strerror(errno));
         sent += (uint64_t)n;
@@ -282,13 +282,14 @@ static bool receive_some(struct load_connection *c)
     return true;
 }
 
-/* With TLS a call brings one record: as many as there are, for no poll tells of those that were read from the socket. */
+/* With TLS all there is, for no poll tells of what was read from the socket already. */
 static void receive_once(struct load *load, struct load_connection *c)
 {
     while (receive_some(c)) {
+        bool more = c->tls != NULL && c->in_have == IN_ROOM;
         load->now_ns = clock_ns(CLOCK_MONOTONIC);
         parse_input(load, c);
-        if (c->tls == NULL)
+        if (!more)
             return;
     }
 }
@@ -308,12 +309,17 @@ static void drop_sent(struct load_connection *c, uint64_t sent)
     c->out_first = 0;
 }
 
+static bool has_to_send(const struct load_connection *c)
+{
+    return c->out_count > 0 || (c->tls != NULL && load_tls_waits(c->tls));
+}
+
 static void send_once(struct load_connection *c)
 {
-    if (c->out_count == 0)
+    if (!has_to_send(c))
         return;
     struct msghdr message = {.msg_iov = c->out, .msg_iovlen = MIN(c->out_count, (unsigned)IOV_MAX)};
-    ssize_t n = c->tls != NULL ? load_tls_send(c->tls, c->out, c->out_count)
+    ssize_t n = c->tls != NULL ? (ssize_t)load_tls_send(c->tls, c->out, c->out_count)
                                : sendmsg(c->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR)
         load_fail("send: %s", strerror(errno));
@@ -333,7 +339,7 @@ static void turn(struct load *load, struct pollfd *polls)
 {
     for (unsigned i = 0; i < load->options.connections; i++) {
         struct load_connection *c = &load->connections[i];
-        polls[i] = (struct pollfd){c->fd, (short)(POLLIN | (c->out_count > 0 ? POLLOUT : 0)), 0};
+        polls[i] = (struct pollfd){c->fd, (short)(POLLIN | (has_to_send(c) ? POLLOUT : 0)), 0};
     }
     int ready = poll(polls, load->options.connections, POLL_MS);
     if (ready == 0)
@@ -398,7 +404,7 @@ static void read_block(struct load *load, struct load_connection *c, uint64_t of
     c->capture_left = load->options.block;
     load->protocol->issue(c, slot, false);
     while (c->idle_count < load->options.depth) {
-        struct pollfd one = {c->fd, (short)(POLLIN | (c->out_count > 0 ? POLLOUT : 0)), 0};
+        struct pollfd one = {c->fd, (short)(POLLIN | (has_to_send(c) ? POLLOUT : 0)), 0};
         if (poll(&one, 1, POLL_MS) == 0)
             load_fail("no answer for %d ms", POLL_MS);
         if (one.revents & POLLIN)

@@ -11,11 +11,12 @@
 #include "core/check.h"
 #include "tests/bench/load.h"
 
-enum { RECORD = 16384 };
+enum { RECORD = 16384, READ_AHEAD = 1 << 18, OUT_FULL = 1 << 18, OUT_ROOM = OUT_FULL + 2 * RECORD };
 
 struct load_tls {
     SSL_CTX *context;
     SSL *ssl;
+    BIO *out;               /* sealed, and not sent yet */
     uint8_t record[RECORD]; /* small pieces put together */
 };
 
@@ -33,6 +34,18 @@ static const char *in_folder(const char *folder, const char *name, char *out, si
     return out;
 }
 
+/* To the socket through a buffer, from it as it is. */
+static void attach(struct load_tls *tls, int fd)
+{
+    BIO *socket = BIO_new_socket(fd, BIO_NOCLOSE);
+    tls->ssl = SSL_new(tls->context);
+    tls->out = BIO_new(BIO_f_buffer());
+    if (socket == NULL || tls->ssl == NULL || tls->out == NULL || BIO_set_write_buffer_size(tls->out, OUT_ROOM) != 1)
+        load_fail("no memory");
+    BIO_up_ref(socket);
+    SSL_set_bio(tls->ssl, socket, BIO_push(tls->out, socket));
+}
+
 struct load_tls *load_tls_start(int fd, const char *folder)
 {
     char path[4096];
@@ -40,7 +53,8 @@ struct load_tls *load_tls_start(int fd, const char *folder)
     if (tls == NULL || (tls->context = SSL_CTX_new(TLS_client_method())) == NULL)
         load_fail("no memory");
     SSL_CTX *context = tls->context;
-    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_read_ahead(context, 1);
+    SSL_CTX_set_default_read_buffer_len(context, READ_AHEAD);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
     if (SSL_CTX_load_verify_locations(context, in_folder(folder, "ca-cert.pem", path, sizeof path), NULL) != 1)
         fail(path);
@@ -49,9 +63,7 @@ struct load_tls *load_tls_start(int fd, const char *folder)
         SSL_CTX_use_PrivateKey_file(context, in_folder(folder, "client-key.pem", path, sizeof path),
                                     SSL_FILETYPE_PEM) != 1)
         fail(path);
-    tls->ssl = SSL_new(context);
-    if (tls->ssl == NULL || SSL_set_fd(tls->ssl, fd) != 1)
-        load_fail("no memory");
+    attach(tls, fd);
     if (SSL_connect(tls->ssl) != 1)
         fail("handshake");
     return tls;
@@ -83,9 +95,15 @@ static ssize_t nothing_moved(struct load_tls *tls, int result)
 
 ssize_t load_tls_receive(struct load_tls *tls, void *bytes, uint64_t len)
 {
+    uint64_t total = 0;
     ERR_clear_error();
-    int n = SSL_read(tls->ssl, bytes, (int)MIN(len, (uint64_t)1 << 30));
-    return n > 0 ? n : nothing_moved(tls, n);
+    while (total < len) {
+        int n = SSL_read(tls->ssl, (uint8_t *)bytes + total, (int)MIN(len - total, (uint64_t)1 << 30));
+        if (n <= 0)
+            return total > 0 ? (ssize_t)total : nothing_moved(tls, n);
+        total += (uint64_t)n;
+    }
+    return (ssize_t)total;
 }
 
 /* The next record: where a long piece lies, or what can be put together from here on. `skip`: bytes of the first entry. */
@@ -105,18 +123,29 @@ static const uint8_t *next_record(struct load_tls *tls, const struct iovec *iov,
     return tls->record;
 }
 
-ssize_t load_tls_send(struct load_tls *tls, const struct iovec *iov, unsigned count)
+bool load_tls_waits(const struct load_tls *tls)
+{
+    return BIO_wpending(tls->out) > 0;
+}
+
+static void flush(struct load_tls *tls)
+{
+    if (load_tls_waits(tls) && BIO_flush(tls->out) != 1 && !BIO_should_retry(tls->out))
+        fail("the connection broke");
+}
+
+uint64_t load_tls_send(struct load_tls *tls, const struct iovec *iov, unsigned count)
 {
     uint64_t total = 0, skip = 0, len;
-    while (count > 0) {
+    ERR_clear_error();
+    while (count > 0 && BIO_wpending(tls->out) < OUT_FULL) {
         const uint8_t *record = next_record(tls, iov, count, skip, &len);
-        ERR_clear_error();
-        int n = SSL_write(tls->ssl, record, (int)len);
-        if (n <= 0)
-            return total > 0 ? (ssize_t)total : nothing_moved(tls, n);
-        total += (uint64_t)n;
-        for (skip += (uint64_t)n; count > 0 && skip >= iov[0].iov_len; iov++, count--)
+        if (SSL_write(tls->ssl, record, (int)len) != (int)len)
+            fail("the connection broke");
+        total += len;
+        for (skip += len; count > 0 && skip >= iov[0].iov_len; iov++, count--)
             skip -= iov[0].iov_len;
     }
-    return (ssize_t)total;
+    flush(tls);
+    return total;
 }
