@@ -271,7 +271,7 @@ lint: layers lint-docs lint-shape
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 	$(call say,LINT,cppcheck)
 	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --include=tests/lint/cppcheck.h \
-	  --suppressions-list=tests/lint/cppcheck.suppress -D__GNUC__ -I. core raid target daemon
+	  --suppressions-list=tests/lint/cppcheck.suppress -D__GNUC__ -I. core raid cache target daemon
 	$(call say,LINT,shell)
 	$(Q)shellcheck -S warning -s sh -e SC2034,SC2120,SC1091 etc/*.sh tests/lint/*.sh tests/system/*.sh tests/bench/*.sh tests/sim/*.sh
 	$(Q)mandoc -T lint -W warning docs/man/*.[0-9]

@@ -1,0 +1,28 @@
+/*
+ * What may be read back, byte for byte, of a device whose requests overlap in time: a model, and a driver that works a
+ * cache with a seed against it.
+ *
+ * Every change of a sector is an entry: its value, when it was submitted and when it was answered. An entry is
+ * superseded when another change that began after it ended has itself ended: then no read that begins later may see it.
+ * It is buried when that other change is durable: then it may not be seen after a power cut either. A change that failed
+ * may or may not have happened, or yet happen, until another supersedes it; itself it supersedes nothing.
+ */
+#ifndef TESTS_UNIT_CACHE_MODEL_H
+#define TESTS_UNIT_CACHE_MODEL_H
+
+#include "cache/cache.h"
+#include "tests/unit/cache/trialdisk.h"
+
+struct model_options {
+    uint64_t seed;
+    unsigned requests, depth; /* how many, and so many in flight */
+    unsigned fail_percent;
+    bool cut; /* the power is cut in the middle */
+    bool hot; /* a few places are asked for again and again */
+    struct cache_options cache;
+};
+
+/* Runs it, and fails the test if a byte is not what it may be. */
+void model_run(const struct model_options *options);
+
+#endif

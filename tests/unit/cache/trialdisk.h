@@ -1,0 +1,46 @@
+/*
+ * A disk in memory that tries its user: it delays and reorders, holds requests until they are released, fails some, puts
+ * pages of its own in the place of a reader's, and loses what is in its cache when the power is cut.
+ *
+ * A write takes effect at some time before it is answered; one that fails may have taken effect in part. Three states of
+ * every byte: seen by readers, completed, and stable (what a cut leaves for certain). Two changes of the same bytes in
+ * flight together are a mistake of the user, and fail the test.
+ */
+#ifndef TESTS_UNIT_CACHE_TRIALDISK_H
+#define TESTS_UNIT_CACHE_TRIALDISK_H
+
+#include "tests/unit/lib/testloop.h"
+
+enum { TRIAL_SLOTS = 1024 };
+
+struct trial_slot {
+    struct trialdisk *disk;
+    struct blk_req *req;
+    struct timer effect, answer;
+    uint8_t *snapshot; /* flush: what had completed when it was submitted */
+    uint64_t order;
+};
+
+struct trialdisk {
+    struct blkdev dev;
+    uint8_t *seen, *done, *stable;
+    uint64_t seed, latency_ns; /* 0 to this */
+    bool hold;                 /* what comes is kept until trialdisk_release() */
+    bool replaces;             /* a reader's whole pages by its own */
+    unsigned fail_percent;
+    enum blk_status fail_status;
+    uint32_t fail_ops;         /* a bit each; 0: all */
+    uint64_t bad_off, bad_len; /* reads and writes that touch it: a media error */
+    uint64_t requests[BLK_OP_COUNT], bytes[BLK_OP_COUNT], fuas;
+    uint64_t *stable_order, order; /* of submission: of what made a sector stable */
+    struct page_pool *own;
+    struct trial_slot slots[TRIAL_SLOTS];
+};
+
+struct trialdisk *trialdisk_create(struct loop *loop, uint64_t size, uint32_t logical_block, uint32_t row);
+void trialdisk_release(struct trialdisk *disk); /* hold no more, and let go of what is held */
+unsigned trialdisk_held(const struct trialdisk *disk);
+/* The power was cut: each sector that was not stable is kept or lost. For a look at ->seen. */
+void trialdisk_cut(struct trialdisk *disk);
+
+#endif
