@@ -4,7 +4,7 @@
 #include "core/check.h"
 #include "tests/unit/cache/model.h"
 
-enum { SEEDS = 1000 };
+enum { SEEDS = 400 };
 
 static void run_seeds(struct model_options options)
 {
