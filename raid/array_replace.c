@@ -65,12 +65,11 @@ static bool is_quiet(const struct array *array)
 }
 
 /* P3: the label of who is left over goes, if it has one. What a dead disk keeps is refused by its identity. */
-static void end_look(struct timer *timer)
+static void end_look(struct array *array)
 {
-    struct array *array = container_of(timer, struct array, replace.look);
     struct array_replace *r = &array->replace;
     if (!is_quiet(array)) {
-        timer_start(array->loop, timer, END_LOOK_NS);
+        timer_start(array->loop, &r->look, END_LOOK_NS);
         return;
     }
     if (!r->erase || array->frozen) {
@@ -235,6 +234,8 @@ static void joined(struct task *task)
         r->joining = false;
         GIVE_UP(array, "%s while the new disk took its place",
                 array->frozen ? "the array froze" : "one of both disks failed");
+    } else if (r->joined == BLK_OK && shadow_is_copying(r->shadow)) { /* what the old disk refused meanwhile */
+        timer_start(array->loop, &r->look, END_LOOK_NS);
     } else if (r->joined == BLK_OK) {
         r->joining = false;
         switched(array);
@@ -263,6 +264,15 @@ static void join(struct array *array)
     array->commit.fork_wanted = true;
     r->wait.task.run = joined;
     array_commit(array, &r->wait);
+}
+
+static void look(struct timer *timer)
+{
+    struct array *array = container_of(timer, struct array, replace.look);
+    if (sm_state(&array->replace.state) == REPLACE_JOINING)
+        joined(&array->replace.wait.task);
+    else
+        end_look(array);
 }
 
 static void flushed(struct array_flush *flush)
@@ -440,5 +450,5 @@ void replace_init(struct array *array)
     sm_init(&array->replace.state, replace_states, ARRAY_LENGTH(replace_states), REPLACE_NONE);
     member_init(&array->replace.target, 0, NULL, 0, MEMBER_ABSENT);
     array->replace.owner.failed = shadow_failed;
-    array->replace.look.fire = end_look;
+    array->replace.look.fire = look;
 }

@@ -4,6 +4,9 @@
  * A request that is passed on takes a context from a fixed number; when all are in use, or while it is HOLDING, requests
  * wait in line. Those that are held up by a copy or another write wait in a line of their own, so that they stop nobody
  * else.
+ *
+ * A write that only the old disk refused (D4) keeps its context until a copy of its own has brought its range back, block
+ * by block where some of it cannot be read.
  */
 #include "raid/shadow.h"
 
@@ -21,6 +24,8 @@ struct context {
     struct blk_req reqs[2];
     bool sent[2];
     unsigned pending;
+    bool refused; /* D4 */
+    struct shadow_copy mend;
 };
 
 struct shadow {
@@ -69,7 +74,7 @@ static const struct blk_req *answer_of(struct context *c)
 {
     const struct blk_req *old = &c->reqs[OLD], *new = &c->reqs[NEW];
     enum shadow_mode mode = c->shadow->mode;
-    if (!c->sent[NEW] || mode == SHADOW_OLD)
+    if (!c->sent[NEW] || c->refused || mode == SHADOW_OLD)
         return old;
     if (!c->sent[OLD] || mode == SHADOW_NEW || new->status == BLK_INVALID)
         return new;
@@ -86,16 +91,14 @@ static void copies_go_on(struct shadow *s)
     }
 }
 
-static void context_over(struct context *c)
+/* It is in no list. */
+static void context_answer(struct context *c)
 {
     struct shadow *s = c->shadow;
     struct blk_req *parent = c->parent;
-    if (c->sent[NEW] && c->reqs[NEW].status != BLK_OK && c->reqs[NEW].status != BLK_INVALID)
-        new_failed(s, c->reqs[NEW].status);
     const struct blk_req *answer = answer_of(c);
     enum blk_status status = answer->status;
     uint64_t bad_off = answer->bad_off;
-    LIST_REMOVE(c, link);
     LIST_INSERT_HEAD(&s->free, c, link);
     if (status == BLK_MEDIA)
         blk_complete_media(parent, bad_off);
@@ -103,6 +106,38 @@ static void context_over(struct context *c)
         blk_complete(parent, status);
     copies_go_on(s);
     behind_go_on(s);
+}
+
+static void mended(struct shadow_copy *copy)
+{
+    context_answer(container_of(copy, struct context, mend));
+}
+
+/* D4: is the new disk ahead of the old one? Who does not answer at all is given up by others. */
+static bool is_ahead(const struct context *c)
+{
+    enum blk_status old = c->reqs[OLD].status;
+    enum shadow_mode mode = c->shadow->mode;
+    return blk_op_writes(c->parent->op) && c->sent[OLD] && c->sent[NEW] && c->reqs[NEW].status == BLK_OK &&
+           old != BLK_OK && old != BLK_GONE && old != BLK_TIMEOUT && (mode == SHADOW_LENIENT || mode == SHADOW_STRICT);
+}
+
+static void context_over(struct context *c)
+{
+    struct shadow *s = c->shadow;
+    const struct blk_req *parent = c->parent;
+    if (c->sent[NEW] && c->reqs[NEW].status != BLK_OK && c->reqs[NEW].status != BLK_INVALID)
+        new_failed(s, c->reqs[NEW].status);
+    LIST_REMOVE(c, link);
+    c->refused = is_ahead(c);
+    if (!c->refused) {
+        context_answer(c);
+        return;
+    }
+    uint64_t off = round_down(parent->off, PAGE_BYTES), end = round_up(parent->off + parent->len, PAGE_BYTES);
+    c->mend = (struct shadow_copy){.off = off, .len = end - off, .mends = true, .done = mended};
+    shadow_copy_start(s, &c->mend);
+    copies_go_on(s);
 }
 
 static void one_over(struct context *c)
@@ -153,6 +188,7 @@ static void request_start(struct shadow *s, struct blk_req *req)
     LIST_REMOVE(c, link);
     LIST_INSERT_HEAD(&s->busy, c, link);
     c->parent = req;
+    c->refused = false;
     c->sent[NEW] = goes_to_new(s, req);
     c->sent[OLD] = s->mode != SHADOW_NEW;
     c->pending = (unsigned)c->sent[OLD] + c->sent[NEW];
@@ -269,17 +305,34 @@ static void copy_wrote(struct blk_req *req)
         copy_over(copy, BLK_OK);
 }
 
+/* Of what cannot be read in one go: block by block, and past those that cannot be read at all. */
+static void copy_skip(struct shadow_copy *copy)
+{
+    range_let_go(copy);
+    if (copy->by_blocks)
+        copy->at += copy->piece;
+    copy->by_blocks = true;
+    if (copy->at < copy->off + copy->len)
+        copy_begin(copy);
+    else
+        copy_over(copy, BLK_OK);
+}
+
 static void copy_read(struct blk_req *req)
 {
     struct shadow_copy *copy = container_of(req, struct shadow_copy, req);
     struct shadow *s = copy->shadow;
+    if (copy->mends && req->status == BLK_MEDIA && s->mode != SHADOW_OLD) {
+        copy_skip(copy);
+        return;
+    }
     if (req->status != BLK_OK || s->mode == SHADOW_OLD) {
         range_let_go(copy);
         copy_over(copy, req->status != BLK_OK ? req->status : BLK_GONE);
         return;
     }
     copy->req = (struct blk_req){.op = BLK_WRITE,
-                                 .flags = BLK_BACKGROUND,
+                                 .flags = copy->mends ? BLK_FUA : BLK_BACKGROUND,
                                  .off = copy->at,
                                  .len = copy->piece,
                                  .pages = copy->pages,
@@ -312,6 +365,8 @@ static void copy_begin(struct shadow_copy *copy)
     uint64_t most = (uint64_t)BUFFER_PAGES * PAGE_BYTES;
     if (s->dev.info.max_request != 0)
         most = MIN(most, round_down(s->dev.info.max_request, PAGE_BYTES));
+    if (copy->by_blocks)
+        most = s->dev.info.logical_block;
     copy->piece = MIN(most, copy->off + copy->len - copy->at);
     if (s->mode == SHADOW_OLD) {
         copy_over(copy, BLK_GONE);
@@ -326,7 +381,7 @@ void shadow_copy_start(struct shadow *s, struct shadow_copy *copy)
     ASSERT(copy->len > 0 && copy->off % PAGE_BYTES == 0 && copy->len % PAGE_BYTES == 0);
     copy->shadow = s;
     copy->at = copy->off;
-    copy->draining = false;
+    copy->draining = copy->by_blocks = false;
     s->copies_count++;
     if (buffer_take(s, copy))
         copy_begin(copy);
@@ -351,6 +406,11 @@ void shadow_set_mode(struct shadow *s, enum shadow_mode mode)
     s->mode = mode;
     copies_go_on(s);
     line_go_on(s);
+}
+
+bool shadow_is_copying(const struct shadow *s)
+{
+    return s->copies_count > 0;
 }
 
 bool shadow_is_quiet(const struct shadow *s)

@@ -20,6 +20,9 @@
  * D2  An answer BLK_INVALID of the new disk is passed on, and is not an error: who asked will try another way.
  * D3  Writes of the same bytes go to the disks one after the other: in flight together, each disk would choose an order of
  *     its own, and what reads back would change when the new disk takes over.
+ * D4  A write that the old disk refused and the new one did is answered when what the old disk holds there has been
+ *     brought over again, durably: else reads would find the old bytes until the new disk takes over, and others then.
+ *     So the new disk may take over only when there are no copies under way.
  */
 #ifndef RAID_SHADOW_H
 #define RAID_SHADOW_H
@@ -41,6 +44,7 @@ void shadow_destroy(struct shadow *shadow); /* quiet */
 struct blkdev *shadow_dev(struct shadow *shadow);
 enum shadow_mode shadow_mode(const struct shadow *shadow);
 void shadow_set_mode(struct shadow *shadow, enum shadow_mode mode);
+bool shadow_is_copying(const struct shadow *shadow);
 /* No request or copy is under way. */
 bool shadow_is_quiet(const struct shadow *shadow);
 
@@ -48,6 +52,7 @@ bool shadow_is_quiet(const struct shadow *shadow);
 struct shadow_copy {
     /* Set by the owner. */
     uint64_t off, len; /* bytes, whole pages */
+    bool mends;        /* D4: durable when done; blocks that the old disk cannot read stay as they are on the new one */
     void (*done)(struct shadow_copy *);
     /* Result. BLK_MEDIA: the old disk cannot read all of it. BLK_GONE: there is no shadow any more */
     enum blk_status status;
@@ -58,7 +63,7 @@ struct shadow_copy {
     struct page **pages; /* of the shadow; NULL: waits for some */
     unsigned buffer;
     uint64_t at, piece;
-    bool draining;
+    bool draining, by_blocks;
     struct task task;
     STAILQ_ENTRY(shadow_copy) waiting;
 };

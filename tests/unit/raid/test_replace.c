@@ -436,3 +436,40 @@ Test(replace, a_write_that_is_under_way_without_redundancy_is_copied)
         rig_destroy(rig);
     }
 }
+
+/* Nobody else has these bytes: those that reads find while it is being replaced are those that the new disk has. */
+Test(replace, what_only_the_old_disk_refuses_is_not_on_the_new_one)
+{
+    static const enum blk_op ops[] = {BLK_DISCARD, BLK_WRITE, BLK_WRITE_ZEROES};
+    for (unsigned i = 0; i < ARRAY_LENGTH(ops) * 2; i++) {
+        enum blk_op op = ops[i / 2];
+        bool unreadable = i % 2 == 1;
+        const char *what = blk_op_name(op);
+        struct rig *rig = rig_create(2, DISK);
+        unsigned disk = begin(rig, RAID_JBOD, 4 * MIB);
+        struct blkdev *dev = array_volume(rig->array, "v");
+        uint64_t data = array_description(rig->array)->data_start, off = 8 * KIB, len = 24 * KIB, bad = 16 * KIB;
+        uint8_t bytes[24 * KIB], back[24 * KIB];
+        slow(rig, SLOW_NS);
+        cr_assert(rig_replace(rig, SLOT, disk), "%s", rig->message);
+        rig_wait(rig, 10 * SLOW_NS);
+        struct fault_rule refusal = {.ops = 1u << op, .off = data + off, .len = len, .status = BLK_MEDIA};
+        struct fault_rule hole = {.ops = 1u << BLK_READ, .off = data + bad, .len = 512, .status = BLK_MEDIA};
+        fault_add(rig->dev[SLOT], &refusal);
+        if (unreadable)
+            fault_add(rig->dev[SLOT], &hole);
+        test_fill(bytes, len, 3);
+        enum blk_status answer = test_io(rig->t, dev, op, 0, off, bytes, len);
+        cr_expect_eq(answer, BLK_MEDIA, "%s%s: %s", what, unreadable ? ", unreadable" : "", blk_status_name(answer));
+        fault_clear(rig->dev[SLOT], -1);
+        cr_assert(running(rig), "%s: it was over already", what);
+        cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off, bytes, len), BLK_OK, "%s", what);
+        cr_assert(rig_replaced(rig), "%s: %s", what, rig->message);
+        expect_replaced(rig, disk, what);
+        cr_expect_eq(test_io(rig->t, dev, BLK_READ, 0, off, back, len), BLK_OK, "%s", what);
+        if (unreadable) /* on the old disk: either is right */
+            memcpy(back + bad - off, bytes + bad - off, 512);
+        cr_expect(memcmp(bytes, back, len) == 0, "%s%s", what, unreadable ? " over an unreadable block" : "");
+        rig_destroy(rig);
+    }
+}
