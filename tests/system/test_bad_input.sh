@@ -29,6 +29,10 @@ with 's/name = "v"; level/level/' "missing name" "$CONFIG:4:" 'name' 'is missing
 with "s|\"$DIR/d1\"|\"$DIR/d0\"|" "disk twice" 'given twice'
 with 's|volume = "r/v"; description|volume = "r/x"; description|' "unknown volume" "$CONFIG:7:" 'r/x'
 with 's|listen = \[ "127.0.0.1:0", |listen = [ "127.0.0.1:99999", |' "bad port" "$CONFIG:6:" '99999'
+for uri in nbd://host:99999/v nbd://2001:db8::1/v 'nbd://host/v?sokcet=\/s' 'nbd+unix:///v' 'nbd+unix:///v?socket=run' iscsi://host/iqn.2026-01.org.x:t \
+    iscsi://host:0/iqn.2026-01.org.x:t/0 http://host/v; do
+    with "s|\"$DIR/d1\"|\"$uri\"|" "$uri" "$CONFIG:3:" "disks: \"$(echo "$uri" | tr -d '\\')\" "
+done
 with "s|$TARGET|not-a-name|" "bad iSCSI name" 'not-a-name'
 with 's/lun = 0/lun = 999/' "LUN out of range" "$CONFIG:9:"
 with 's/^);$/)/;s/^nbd = {/nbd = {{/' "syntax" "$CONFIG:6:" 'syntax error'

@@ -30,9 +30,40 @@ Test(remote_uri, what_is_wrong_with_one_is_said)
         {"iscsi://host/iqn.2026-01.org.example:t/0", NULL},
         {"iscsi://me@[2001:db8::1]:3261/iqn.2026-01.org.example:t/255?secret_file=/etc/s", NULL},
         {"iscsi://me@h/t/0?secret_file=/s&target_user=they&target_secret_file=/t&initiator=iqn.x", NULL},
+        {"nbd://me@host:1/%2f%25?", "has a parameter \"\" that is not known"},
+        {"nbd://[fe80::1%25eth0]:65535/", NULL},
+        {"nbd+unix:///?socket=%2Frun/nbd.sock", NULL},
         {"nbd:///export", "names no host"},
+        {"nbd://:10809/v", "names no host"},
+        {"nbd://me@/v", "names no host"},
+        {"nbd://host:99999", "names a port"},
+        {"nbd://host:65536/v", "names a port"},
+        {"nbd://host:0/v", "names a port"},
+        {"nbd://host:/v", "names a port"},
+        {"nbd://host:nbd/v", "names a port"},
+        {"nbd://host:18446744073709551617/v", "names a port"},
+        {"nbd://[2001:db8::1]10809/v", "names a port"},
+        {"nbd://[2001:db8::1]:99999/v", "names a port"},
+        {"nbd://[2001:db8::1/v", "names a host in brackets"},
+        {"nbd://[host]/v", "names a host in brackets"},
+        {"nbd://[]/v", "names a host in brackets"},
+        {"nbd://2001:db8::1/v", "must have its IPv6 address in brackets"},
+        {"nbds://me:secret@host/v", "holds a secret"},
+        {"nbd://host/100%", "holds a %"},
+        {"nbd://host/a%2", "holds a %"},
+        {"nbd://host/a#b", "holds a #"},
+        {"nbd://host/v?sokcet=/s", "has a parameter \"sokcet\" that is not known"},
+        {"nbds://host/v?tls-verify-peer=false", "has a parameter \"tls-verify-peer\" that is not known"},
+        {"nbd://host/v?socket=/s", "has a parameter \"socket\", which is for nbd+unix"},
+        {"nbd://host/v?tls-psk-file=/k", "has a parameter \"tls-psk-file\", which is for nbds"},
+        {"nbd+unix:///v?socket=/s&tls-certificates=/c", "has a parameter \"tls-certificates\", which is for nbds"},
+        {"nbds://host/v?tls-certificates=pki", "has a parameter \"tls-certificates\" that is no absolute path"},
+        {"nbds://host/v?tls-certificates=/a&tls-certificates=/b", "has the parameter \"tls-certificates\" twice"},
         {"nbd+unix:///v", "names no socket"},
-        {"nbd+unix:///v?socket=", "names no socket"},
+        {"nbd+unix:///v?socket=", "has a parameter \"socket\" without a value"},
+        {"nbd+unix:///v?socket", "has a parameter \"socket\" without a value"},
+        {"nbd+unix:///v?socket=nbd.sock", "has a parameter \"socket\" that is no absolute path"},
+        {"nbd+unix://host/v?socket=/s", "names a host"},
         {"nbd+vsock://1", "is neither nbd://"},
         {"http://host/", "is neither nbd://"},
         {"nbd://host/a b", "holds a blank"},
@@ -46,6 +77,10 @@ Test(remote_uri, what_is_wrong_with_one_is_said)
         {"iscsi://host/iqn.x/0/1", "must be iscsi://"},
         {"iscsi:///iqn.x/0", "names no host"},
         {"iscsi://:3260/iqn.x/0", "names no host"},
+        {"iscsi://host:99999/iqn.x/0", "names a port"},
+        {"iscsi://host:/iqn.x/0", "names a port"},
+        {"iscsi://2001:db8::1/iqn.x/0", "must have its IPv6 address in brackets"},
+        {"iscsi://[2001:db8::1]x/iqn.x/0", "names a port"},
         {"iscsi://me%secret@host/iqn.x/0", "holds a secret"},
         {"iscsi://me:secret@host/iqn.x/0", "holds a secret"},
         {"iscsi://me@host/iqn.x/0", "needs both a user"},
@@ -53,7 +88,10 @@ Test(remote_uri, what_is_wrong_with_one_is_said)
         {"iscsi://me@host/iqn.x/0?secret_file=/s&target_user=they", "needs both target_user"},
         {"iscsi://host/iqn.x/0?target_user=they&target_secret_file=/s", "needs both target_user"},
         {"iscsi://host/iqn.x/0?header_digest=crc32c", "has a parameter \"header_digest\""},
-        {"iscsi://host/iqn.x/0?initiator", "has a parameter \"initiator\""},
+        {"iscsi://host/iqn.x/0?initiator", "has a parameter \"initiator\" without"},
+        {"iscsi://host/iqn.x/0?initiator=", "has a parameter \"initiator\" without"},
+        {"iscsi://host/iqn.x/0?initiator=a&initiator=b", "has the parameter \"initiator\" twice"},
+        {"iscsi://host?lun=0", "must be iscsi://"},
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         char why[200] = "";
@@ -66,14 +104,14 @@ Test(remote_uri, what_is_wrong_with_one_is_said)
 
 Test(remote_uri, one_longer_than_a_label_can_hold_is_refused)
 {
-    char uri[300] = "nbd://host/", why[100];
-    memset(uri + 11, 'x', 127 - 11);
+    char uri[300] = "nbds://host/", why[100];
+    memset(uri + 12, 'x', 127 - 12);
     cr_expect(remote_uri_check(uri, why, sizeof why), "127 bytes");
     uri[127] = 'x';
     cr_expect_not(remote_uri_check(uri, why, sizeof why), "128 bytes");
     cr_expect_str_eq(why, "is longer than 127 bytes");
-    uri[127] = '?'; /* the way there does not count */
-    memset(uri + 128, 'y', 100);
+    memcpy(uri + 127, "?tls-psk-file=/", 15); /* the way there does not count */
+    memset(uri + 127 + 15, 'y', 100);
     cr_expect(remote_uri_check(uri, why, sizeof why), "%s", why);
 }
 
