@@ -3,8 +3,7 @@
  *
  * A spare is named by the config (`spares`, shared; an array's `spares`, its own), or was added by hand: then a label
  * on it says so (raid/spares.h), and it is known again after a restart if the config's `disks` lead to it. It is not
- * opened before it is taken, so that it can be unplugged at any time. No label is put on disks of other machines: the
- * config must name them.
+ * opened before it is taken, so that it can be unplugged at any time.
  *
  * Once a second the worker looks for slots whose loss is on disk: a cable's burst has settled by then, and what froze an
  * array is no loss. Slots that are merely absent get no spare: their disks may come back. What stands in the way is
@@ -23,6 +22,7 @@
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
 #include "daemon/foreign.h"
+#include "daemon/remote.h"
 #include "daemon/remote_uri.h"
 #include "raid/spares.h"
 
@@ -34,6 +34,12 @@ enum { SPARES_MAX = 64, NEEDS_MAX = 64, REMOTE_PAUSE_S = 30 };
 static bool is_same_disk(const char *path, const char *other)
 {
     struct stat a, b;
+    char disk[SB_IDENTITY_SIZE], another[SB_IDENTITY_SIZE];
+    if (remote_is_uri(path) || remote_is_uri(other)) {
+        remote_uri_identity(path, disk, sizeof disk);
+        remote_uri_identity(other, another, sizeof another);
+        return strcmp(disk, another) == 0;
+    }
     if (strcmp(path, other) == 0)
         return true;
     if (stat(path, &a) != 0 || stat(other, &b) != 0 || S_ISBLK(a.st_mode) != S_ISBLK(b.st_mode))
@@ -107,10 +113,15 @@ void live_spares_config(struct appliance *a, const struct config *config)
 
 /* --- labels --- */
 
-/* O_EXCL keeps out who holds a block device, the lock who holds a file: as daemon/disk.c takes them. */
+/*
+ * O_EXCL keeps out who holds a block device, the lock who holds a file: as daemon/disk.c takes them. Of a disk of another
+ * machine: a copy of its ends, stored when all is written.
+ */
 static int label_open(const char *path, bool write)
 {
     struct stat st;
+    if (remote_is_uri(path))
+        return remote_window(path);
     int fd = open(path, (write ? O_RDWR | O_EXCL : O_RDONLY) | O_CLOEXEC);
     if (fd < 0 || !write || fstat(fd, &st) != 0 || S_ISBLK(st.st_mode) || flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
@@ -119,12 +130,17 @@ static int label_open(const char *path, bool write)
     return -1;
 }
 
+static bool label_store(const char *path, int fd)
+{
+    return remote_is_uri(path) ? remote_window_store(path, fd) : fsync(fd) == 0;
+}
+
 static bool label_io(const char *path, uint8_t *bytes, bool write)
 {
     int fd = label_open(path, write);
     bool good = fd >= 0;
     if (good && write)
-        good = pwrite(fd, bytes, SPARE_LABEL_BYTES, SB_HEAD_0) == SPARE_LABEL_BYTES && fsync(fd) == 0;
+        good = pwrite(fd, bytes, SPARE_LABEL_BYTES, SB_HEAD_0) == SPARE_LABEL_BYTES && label_store(path, fd);
     else if (good)
         good = pread(fd, bytes, SPARE_LABEL_BYTES, SB_HEAD_0) == SPARE_LABEL_BYTES;
     if (fd >= 0)
@@ -143,8 +159,7 @@ void live_spares_found(struct appliance *a, const struct scan *scan)
     char array[SPARE_ARRAY_SIZE];
     for (unsigned i = 0; i < scan->count; i++) {
         const struct scan_disk *disk = &scan->disks[i];
-        if (disk->error[0] == '\0' && disk->verdict == SB_NONE && !remote_is_uri(disk->path) &&
-            label_of(disk->path, array))
+        if (disk->error[0] == '\0' && disk->verdict == SB_NONE && label_of(disk->path, array))
             spare_remember(a, disk->path, array);
     }
 }
@@ -210,7 +225,7 @@ static bool erase(struct appliance *a, const char *path, char *what, size_t what
     if (what[0] != '\0' || disk->verdict != SB_NONE) {
         int fd = label_open(path, true);
         log_warn("disk %s held %s: erased by force", path, what[0] != '\0' ? what : "a label that is damaged");
-        good = fd >= 0 && foreign_erase(fd) && erase_labels(fd, disk) && fsync(fd) == 0;
+        good = fd >= 0 && foreign_erase(fd) && erase_labels(fd, disk) && label_store(path, fd);
         if (fd >= 0)
             close(fd);
     }
@@ -254,7 +269,6 @@ static unsigned collect_needs(struct appliance *a, struct spare_need *needs)
     return c.count;
 }
 
-/* Those that can be had now, in the order of the list. */
 /* A disk of another machine that was not fit lately: asking it each second might hold up all else. */
 static bool is_let_alone(struct live_spare *spare)
 {
@@ -268,6 +282,7 @@ static bool is_let_alone(struct live_spare *spare)
     return false;
 }
 
+/* Those that can be had now, in the order of the list. */
 static unsigned collect_spares(struct appliance *a, struct spare *out, struct live_spare **of)
 {
     unsigned count = 0;
@@ -348,14 +363,14 @@ const char *appliance_spare_add(struct appliance *a, const char *path, const cha
                                 size_t erased_len)
 {
     uint8_t bytes[SPARE_LABEL_BYTES];
+    char wrong[160];
     erased[0] = '\0';
     if (is_member(a, path))
         text_format(a->message, sizeof a->message, "disk %s is in use by an array", path);
     else if (*array != '\0' && live_array_find(a, array) == NULL)
         text_format(a->message, sizeof a->message, "there is no array %s", array);
-    else if (remote_is_uri(path))
-        text_format(a->message, sizeof a->message,
-                    "disk %s is on another machine: name it in the config's spares, and reload", path);
+    else if (remote_is_uri(path) && !remote_uri_check(path, wrong, sizeof wrong))
+        text_format(a->message, sizeof a->message, "\"%s\" %s", path, wrong);
     else if (!look_at(a, path, force, NULL, a->message, sizeof a->message))
         return a->message;
     else if (!live_disk_found_again(a, path))
@@ -380,7 +395,7 @@ bool live_spare_remove(struct appliance *a, const char *path)
     char array[SPARE_ARRAY_SIZE];
     if (spare == NULL || is_member(a, spare->path))
         return false;
-    if (!remote_is_uri(path) && label_of(path, array) && !label_io(path, bytes, true))
+    if (label_of(path, array) && !label_io(path, bytes, true))
         log_warn("disk %s: its label as a spare cannot be erased: %s", path, strerror(errno));
     log_notice("disk %s is a spare no more", path);
     spare_forget(a, spare);

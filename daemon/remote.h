@@ -140,6 +140,8 @@ extern const uint64_t remote_canary_off[REMOTE_CANARIES];
  * it cannot be read.
  */
 int remote_window(const char *uri);
+/* What was changed in it goes to the disk, and is durable there. False and errno: not all of it. */
+bool remote_window_store(const char *uri, int fd);
 
 /* A session that is ready, or NULL and `why` (a sentence's end). `canaries` (may be NULL): those known are read anew. */
 struct remote_session *remote_connect(const char *uri, bool member, struct remote_canary *canaries, char *why,

@@ -168,52 +168,101 @@ struct remote_session *remote_connect(const char *uri, bool member, struct remot
 
 struct window {
     struct remote_op op;
-    uint8_t *bytes;
+    uint8_t *bytes, *ours; /* REMOTE_TRANSFER_MAX each: the disk's, and what stands in the file */
     int fd;
 };
 
-static bool window_copy(struct remote_session *session, struct window *window, uint64_t off, uint64_t end)
+static bool window_op(struct remote_session *session, struct window *window, enum blk_op code, uint64_t off,
+                      uint64_t len)
 {
     struct remote_op *op = &window->op;
-    uint64_t until_ms = clock_ms() + CONNECT_MS;
+    op->op = code;
+    op->off = off;
+    op->len = len;
+    op->iov[0] = (struct iovec){code == BLK_WRITE ? window->ours : window->bytes, len};
+    op->iov_count = len > 0;
+    return do_op(session, op, clock_ms() + CONNECT_MS);
+}
+
+typedef bool (*window_step)(struct remote_session *, struct window *, uint64_t off, uint64_t len);
+
+static bool window_walk(struct remote_session *session, struct window *window, window_step step, uint64_t off,
+                        uint64_t end)
+{
     bool good = true;
-    for (; good && off < end; off += op->len) {
-        op->op = BLK_READ;
-        op->off = off;
-        op->len = MIN(session->facts.transfer_max, end - off);
-        op->iov[0] = (struct iovec){window->bytes, op->len};
-        op->iov_count = 1;
-        good =
-            do_op(session, op, until_ms) && pwrite(window->fd, window->bytes, op->len, (off_t)off) == (ssize_t)op->len;
+    for (uint64_t len; good && off < end; off += len) {
+        len = MIN(session->facts.transfer_max, end - off);
+        good = step(session, window, off, len);
     }
     return good;
+}
+
+static bool window_copy(struct remote_session *session, struct window *window, uint64_t off, uint64_t len)
+{
+    return window_op(session, window, BLK_READ, off, len) &&
+           pwrite(window->fd, window->bytes, len, (off_t)off) == (ssize_t)len;
 }
 
 static bool window_fill(struct remote_session *session, struct window *window)
 {
     uint64_t size = session->facts.info.size;
-    return ftruncate(window->fd, (off_t)size) == 0 && window_copy(session, window, 0, MIN(size, WINDOW_HEAD)) &&
-           window_copy(session, window, size - MIN(size, WINDOW_TAIL), size);
+    return ftruncate(window->fd, (off_t)size) == 0 &&
+           window_walk(session, window, window_copy, 0, MIN(size, WINDOW_HEAD)) &&
+           window_walk(session, window, window_copy, size - MIN(size, WINDOW_TAIL), size);
 }
 
-int remote_window(const char *uri)
+static bool window_put(struct remote_session *session, struct window *window, uint64_t off, uint64_t len)
+{
+    return pread(window->fd, window->ours, len, (off_t)off) == (ssize_t)len &&
+           window_op(session, window, BLK_READ, off, len) &&
+           (memcmp(window->ours, window->bytes, len) == 0 || window_op(session, window, BLK_WRITE, off, len));
+}
+
+/* What was never copied or written is a hole of the file. */
+static bool window_put_all(struct remote_session *session, struct window *window)
+{
+    off_t size = (off_t)session->facts.info.size, from = 0, to = 0;
+    bool good = true;
+    while (good && (from = lseek(window->fd, to, SEEK_DATA)) >= 0 && from < size) {
+        to = MIN(lseek(window->fd, from, SEEK_HOLE), size);
+        good = window_walk(session, window, window_put, (uint64_t)from, (uint64_t)to);
+    }
+    return good && window_op(session, window, BLK_FLUSH, 0, 0);
+}
+
+static bool window_use(const char *uri, int fd, bool (*use)(struct remote_session *, struct window *))
 {
     char why[200];
     struct window *window = calloc(1, sizeof *window);
     struct remote_session *session = remote_connect(uri, false, NULL, why, sizeof why);
     ASSERT(window != NULL);
     window->bytes = aligned_alloc(PAGE_BYTES, REMOTE_TRANSFER_MAX);
-    window->fd = memfd_create("corbel-window", MFD_CLOEXEC);
-    bool good = session != NULL && window->bytes != NULL && window->fd >= 0 && window_fill(session, window);
+    window->ours = aligned_alloc(PAGE_BYTES, REMOTE_TRANSFER_MAX);
+    window->fd = fd;
+    bool good = session != NULL && window->bytes != NULL && window->ours != NULL && fd >= 0 && use(session, window);
     if (session != NULL)
         session->driver->end(session, !good); /* before the memory, which it may still fill */
-    int fd = window->fd;
-    if (!good && fd >= 0)
-        close(fd);
     free(window->bytes);
+    free(window->ours);
     free(window);
     errno = EIO;
-    return good ? fd : -1;
+    return good;
+}
+
+int remote_window(const char *uri)
+{
+    int fd = memfd_create("corbel-window", MFD_CLOEXEC);
+    if (window_use(uri, fd, window_fill))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    errno = EIO;
+    return -1;
+}
+
+bool remote_window_store(const char *uri, int fd)
+{
+    return window_use(uri, fd, window_put_all);
 }
 
 bool remote_knock(const char *uri)
