@@ -1,5 +1,5 @@
-# The NBD server by raw bytes, case by case, in each mode of the protocol, on a healthy volume, on one that lacks a disk, and
-# while it is rebuilt; docs/nbd-conformance.md says which case stands for what.
+# The NBD server by raw bytes, case by case, in each mode of the protocol, on a healthy volume, while it is scrubbed, on one that
+# lacks a disk, and while it is rebuilt; docs/nbd-conformance.md says which case stands for what.
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/nbd_functions.sh"
 cases=0 runs=0
@@ -25,21 +25,31 @@ everything() { # STATE HOW: all commands and contexts, each run by HOW
         "$2" contexts "$mode" tls
     done
 }
-is_rebuilding() { $CTL status | grep -q 'rebuild of v'; }
+is_running() { $CTL status | grep -q "$1 of v"; }
+fill() { qemu-io -f raw -c 'write -q -P 0x5a 0 168M' "$NBD" >"$DIR/io" || fail "$(cat "$DIR/io")"; }
 rebuild() {
     [ "$(array_state)" = degraded ] || $CTL disk fail r/1 >/dev/null || fail "disk fail"
-    qemu-io -f raw -c 'write -q -P 0x5a 0 168M' "$NBD" >"$DIR/io" || fail "$(cat "$DIR/io")"
+    fill
     $CTL disk online r/1 --force >/dev/null || fail "disk online"
-    wait_for is_rebuilding || fail "no rebuild: $($CTL status)"
 }
-beside_a_rebuild() { # a theme, which the rebuild outlasts; what is trimmed need not be rebuilt, so it may be over too soon
+scrub() {
+    fill
+    $CTL volume scrub r/v >/dev/null || fail "volume scrub"
+}
+beside() { # JOB, a theme, which the job outlasts; what is trimmed needs no work, so it may be over too soon
+    job=$1
+    shift
     for try in 1 2 3; do
-        is_rebuilding || rebuild
+        if ! is_running "$job"; then
+            "$job"
+            wait_for is_running "$job" || fail "no $job: $($CTL status)"
+        fi
         theme "$@"
-        ! is_rebuilding || return 0
+        ! is_running "$job" || return 0
     done
-    fail "the rebuild was over too soon, $try times"
+    fail "the $job was over too soon, $try times"
 }
+beside_a_rebuild() { beside rebuild "$@"; }
 start_daemon
 wait_idle
 TLS_ADDRESS=$(tls_address)
@@ -68,6 +78,13 @@ done
 theme big extended tls
 theme replay
 everything healthy theme
+export KEPT=33554432
+state='while a scrub runs'
+beside scrub commands simple tls
+beside scrub commands extended
+beside scrub contexts structured
+$CTL volume scrub-stop r/v >/dev/null || fail "scrub-stop"
+unset KEPT
 $CTL disk fail r/1 >/dev/null || fail "disk fail"
 everything degraded theme
 export KEPT=33554432
