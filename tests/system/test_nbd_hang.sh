@@ -3,6 +3,7 @@
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/nbd_functions.sh"
 . "$(dirname "$0")/remotes.sh"
+. "$(dirname "$0")/hang.sh"
 cases=0 runs=0
 make_disks 2 64M
 serve() { # THE DISK THAT HANGS
@@ -31,37 +32,12 @@ wait "$FAR" || :
 truncate -s 0 "$DIR/d1"
 truncate -s 64M "$DIR/d1"
 
-mkdir "$DIR/mount"
-qemu-nbd -f raw -t -k "$DIR/helper.sock" --shared=8 "$DIR/d0" &
-HELPER=$!
-PIDS=$HELPER
-wait_for test -S "$DIR/helper.sock" || fail "no helper"
-: >"$DIR/hanging"
-nbdfuse "$DIR/hanging" --unix "$DIR/helper.sock" 2>"$DIR/fuse.log" &
-FUSE=$!
-PIDS="$HELPER $FUSE"
-mounted() { [ "$(stat -c %s "$DIR/hanging")" = 67108864 ] || ! kill -0 "$FUSE" 2>/dev/null; }
-wait_for mounted || fail "nbdfuse neither mounts nor ends: $(cat "$DIR/fuse.log")"
-unmount() { # also after a failure
-    status=$?
-    set +e
-    kill -CONT "$HELPER" || :
-    fusermount3 -u -z "$DIR/hanging" || :
-    (exit $status)
-    cleanup
-}
-if ! kill -0 "$FUSE" 2>/dev/null; then
+if ! mount_hanging; then
     echo "FUSE cannot be mounted here; $cases cases with a disk that turns the order round"
     exit 0
 fi
-trap unmount EXIT
 serve "$DIR/hanging"
 theme hang "$HELPER" structured tls
 stop_daemon
-trap cleanup EXIT
-fusermount3 -u "$DIR/hanging"
-wait "$FUSE" || :
-kill "$HELPER"
-wait "$HELPER" || :
-PIDS=
+unmount_hanging
 echo "$cases cases with a disk that hangs"
