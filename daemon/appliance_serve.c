@@ -51,10 +51,8 @@ struct export_call {
 static void run_add_export(struct sync_call *call)
 {
     struct export_call *c = container_of(call, struct export_call, call);
-    struct nbd_server *server = c->appliance->nbd;
-    c->error = nbd_server_add_export(server, &c->options);
-    if (c->error == 0) /* in the same turn: nobody comes in between. Rules were checked, so only memory could fail */
-        ASSERT(nbd_server_set_access(server, c->options.name, &c->access, 0) == 0);
+    c->options.access = &c->access;
+    c->error = nbd_server_add_export(c->appliance->nbd, &c->options);
     sync_finish(call);
 }
 
@@ -150,6 +148,11 @@ static void set_portals(struct target_call *c)
     iscsi_server_set_redirect(c->appliance->iscsi, c->target->name, config->redirect.text, config->redirect_permanent);
 }
 
+static void unregistered(struct task *task)
+{
+    sync_finish(&container_of(task, struct target_call, stopped)->call);
+}
+
 static void run_register_target(struct sync_call *call)
 {
     struct target_call *c = container_of(call, struct target_call, call);
@@ -157,10 +160,16 @@ static void run_register_target(struct sync_call *call)
                                        c->target->name, c->config->alias.text);
     if (c->error == 0)
         set_portals(c);
-    if (c->error == 0) /* in the same turn: nobody comes in between. Networks were checked, so only memory could fail */
-        ASSERT(iscsi_server_set_access(c->appliance->iscsi, c->target->name, c->access.rules, c->access.count, NULL) ==
-               0);
-    sync_finish(call);
+    bool added = c->error == 0;
+    if (added) /* in the same turn: nobody comes in between */
+        c->error =
+            iscsi_server_set_access(c->appliance->iscsi, c->target->name, c->access.rules, c->access.count, NULL);
+    if (!added || c->error == 0) {
+        sync_finish(call);
+        return;
+    }
+    c->stopped.run = unregistered;
+    iscsi_server_remove_target(c->appliance->iscsi, c->target->name, 0, &c->stopped);
 }
 
 /* Of a volume that is there. */

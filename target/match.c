@@ -2,7 +2,10 @@
 #include "target/match.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "core/check.h"
 
 /* --- names --- */
 
@@ -96,4 +99,49 @@ bool match_network_holds(const struct match_network *network, const uint8_t addr
     if (memcmp(address, network->bytes, whole) != 0)
         return false;
     return rest == 0 || ((address[whole] ^ network->bytes[whole]) >> (8 - rest)) == 0;
+}
+
+static bool copy_patterns(struct match_rule *rule, const char *const *patterns, unsigned count)
+{
+    rule->patterns = calloc(MAX(count, 1u), sizeof *rule->patterns);
+    bool good = rule->patterns != NULL;
+    for (unsigned i = 0; i < count && good; i++) {
+        rule->patterns[i] = strdup(patterns[i]);
+        good = rule->patterns[i] != NULL;
+        rule->pattern_count += good;
+    }
+    return good;
+}
+
+static bool copy_networks(struct match_rule *rule, const char *const *networks, unsigned count)
+{
+    rule->networks = calloc(MAX(count, 1u), sizeof *rule->networks);
+    bool good = rule->networks != NULL;
+    for (unsigned i = 0; i < count && good; i++)
+        good = match_network_parse(networks[i], &rule->networks[i]);
+    rule->network_count = count;
+    return good;
+}
+
+bool match_rule_init(struct match_rule *rule, const char *const *patterns, unsigned pattern_count,
+                     const char *const *networks, unsigned network_count)
+{
+    *rule = (struct match_rule){.patterns = NULL};
+    return copy_patterns(rule, patterns, pattern_count) && copy_networks(rule, networks, network_count);
+}
+
+void match_rule_free(struct match_rule *rule)
+{
+    for (unsigned i = 0; i < rule->pattern_count; i++)
+        free(rule->patterns[i]);
+    free(rule->patterns);
+    free(rule->networks);
+}
+
+bool match_rule_at(const struct match_rule *rule, const uint8_t address[16])
+{
+    bool at = rule->network_count == 0;
+    for (unsigned i = 0; i < rule->network_count && address != NULL && !at; i++)
+        at = match_network_holds(&rule->networks[i], address);
+    return at;
 }

@@ -12,14 +12,12 @@
 
 static bool speaks_for(const struct access_rule *rule, const char *initiator, const char *peer)
 {
+    const struct match_rule *whom = &rule->whom;
     uint8_t address[16];
-    bool name = rule->pattern_count == 0, place = rule->network_count == 0;
-    for (unsigned i = 0; i < rule->pattern_count && !name; i++)
-        name = match_pattern(rule->patterns[i], initiator, true);
-    bool known = !place && match_host(peer, address);
-    for (unsigned i = 0; i < rule->network_count && known && !place; i++)
-        place = match_network_holds(&rule->networks[i], address);
-    return name && place;
+    bool name = whom->pattern_count == 0, known = whom->network_count > 0 && match_host(peer, address);
+    for (unsigned i = 0; i < whom->pattern_count && !name; i++)
+        name = match_pattern(whom->patterns[i], initiator, true);
+    return name && match_rule_at(whom, known ? address : NULL);
 }
 
 const struct access_rule *access_next(const struct access_list *list, const struct access_rule *after,
@@ -84,10 +82,7 @@ static void secret_free(char *secret)
 
 static void rule_free(struct access_rule *rule)
 {
-    for (unsigned i = 0; i < rule->pattern_count; i++)
-        free(rule->patterns[i]);
-    free(rule->patterns);
-    free(rule->networks);
+    match_rule_free(&rule->whom);
     free(rule->name);
     free(rule->user);
     free(rule->target_user);
@@ -101,33 +96,14 @@ static bool copy_text(char **to, const char *from)
     return from == NULL || *to != NULL;
 }
 
-static bool copy_patterns(struct access_rule *rule, const struct iscsi_rule *from)
-{
-    rule->patterns = calloc(MAX(from->initiator_count, 1u), sizeof *rule->patterns);
-    bool good = rule->patterns != NULL;
-    for (unsigned i = 0; i < from->initiator_count && good; i++) {
-        good = copy_text(&rule->patterns[i], from->initiators[i]);
-        rule->pattern_count += good;
-    }
-    return good;
-}
-
-static bool copy_networks(struct access_rule *rule, const struct iscsi_rule *from)
-{
-    rule->networks = calloc(MAX(from->address_count, 1u), sizeof *rule->networks);
-    bool good = rule->networks != NULL;
-    for (unsigned i = 0; i < from->address_count && good; i++)
-        good = match_network_parse(from->addresses[i], &rule->networks[i]);
-    rule->network_count = from->address_count;
-    return good;
-}
-
 static bool rule_copy(struct access_rule *rule, const struct iscsi_rule *from)
 {
     rule->viewed = from->view != NULL;
     if (rule->viewed)
         rule->view = *from->view;
-    return copy_patterns(rule, from) && copy_networks(rule, from) && copy_text(&rule->name, from->name) &&
+    return match_rule_init(&rule->whom, from->initiators, from->initiator_count, from->addresses,
+                           from->address_count) &&
+           copy_text(&rule->name, from->name) &&
            copy_text(&rule->user, from->user) && copy_text(&rule->secret, from->secret) &&
            copy_text(&rule->target_user, from->target_user) && copy_text(&rule->target_secret, from->target_secret);
 }

@@ -17,10 +17,7 @@
 
 struct access_rule {
     char *name;
-    char **patterns;
-    unsigned pattern_count;
-    struct match_network *networks;
-    unsigned network_count;
+    struct match_rule whom;
     char *user, *secret;               /* NULL: no CHAP */
     char *target_user, *target_secret; /* NULL: we cannot prove ourselves */
     struct scsi_view view;

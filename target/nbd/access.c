@@ -10,10 +10,7 @@
 #include "target/nbd/connection.h"
 
 struct rule {
-    char *name;
-    char **patterns;
-    struct match_network *networks;
-    unsigned pattern_count, network_count;
+    struct match_rule whom;
     bool read_only;
 };
 
@@ -51,21 +48,14 @@ bool nbd_rules_valid(const struct nbd_rule *rules, unsigned count)
     return valid;
 }
 
-static bool is_at(const struct rule *rule, const struct nbd_client *client)
-{
-    bool at = rule->network_count == 0;
-    for (unsigned i = 0; i < rule->network_count && client->has_host && !at; i++)
-        at = match_network_holds(&rule->networks[i], client->host);
-    return at;
-}
-
 /* Names in the DNS are the same in any case; others are not. */
 static bool has_proved(const struct rule *rule, const struct nbd_client *client)
 {
-    bool proved = rule->pattern_count == 0;
-    for (unsigned i = 0; i < rule->pattern_count && client->secured; i++)
+    const struct match_rule *whom = &rule->whom;
+    bool proved = whom->pattern_count == 0;
+    for (unsigned i = 0; i < whom->pattern_count && client->secured; i++)
         for (unsigned j = 0; j < client->proof.count && !proved; j++)
-            proved = match_pattern(rule->patterns[i], client->proof.names[j], is_kind(rule->patterns[i], "dns:"));
+            proved = match_pattern(whom->patterns[i], client->proof.names[j], is_kind(whom->patterns[i], "dns:"));
     return proved;
 }
 
@@ -73,7 +63,8 @@ static bool has_proved(const struct rule *rule, const struct nbd_client *client)
 static const struct rule *find_rule(const struct nbd_access *access, const struct nbd_client *client, bool maybe)
 {
     for (unsigned i = 0; i < access->count; i++)
-        if (is_at(&access->rules[i], client) && (maybe || has_proved(&access->rules[i], client)))
+        if (match_rule_at(&access->rules[i].whom, client->has_host ? client->host : NULL) &&
+            (maybe || has_proved(&access->rules[i], client)))
             return &access->rules[i];
     return NULL;
 }
@@ -127,46 +118,15 @@ void nbd_refusal(struct nbd_conn *conn, const char *object, const char *why)
 
 /* --- life --- */
 
-static void rule_free(struct rule *rule)
-{
-    for (unsigned i = 0; i < rule->pattern_count; i++)
-        free(rule->patterns[i]);
-    free(rule->patterns);
-    free(rule->networks);
-    free(rule->name);
-}
-
-static bool copy_patterns(struct rule *rule, const struct nbd_rule *from)
-{
-    rule->patterns = calloc(MAX(from->client_count, 1u), sizeof *rule->patterns);
-    bool good = rule->patterns != NULL;
-    for (unsigned i = 0; i < from->client_count && good; i++) {
-        rule->patterns[i] = strdup(from->clients[i]);
-        good = rule->patterns[i] != NULL;
-        rule->pattern_count += good;
-    }
-    return good;
-}
-
-static bool copy_networks(struct rule *rule, const struct nbd_rule *from)
-{
-    rule->networks = calloc(MAX(from->address_count, 1u), sizeof *rule->networks);
-    bool good = rule->networks != NULL;
-    for (unsigned i = 0; i < from->address_count && good; i++)
-        good = match_network_parse(from->addresses[i], &rule->networks[i]);
-    rule->network_count = from->address_count;
-    return good;
-}
-
 struct nbd_access *nbd_access_create(const struct nbd_rule *rules, unsigned count)
 {
     struct nbd_access *access = calloc(1, sizeof *access + count * sizeof access->rules[0]);
     bool good = access != NULL && nbd_rules_valid(rules, count);
     for (unsigned i = 0; i < count && good; i++) {
+        const struct nbd_rule *from = &rules[i];
         struct rule *rule = &access->rules[access->count++];
-        rule->read_only = rules[i].read_only;
-        rule->name = strdup(rules[i].name);
-        good = rule->name != NULL && copy_patterns(rule, &rules[i]) && copy_networks(rule, &rules[i]);
+        rule->read_only = from->read_only;
+        good = match_rule_init(&rule->whom, from->clients, from->client_count, from->addresses, from->address_count);
     }
     if (good)
         return access;
@@ -179,6 +139,6 @@ void nbd_access_free(struct nbd_access *access)
     if (access == NULL)
         return;
     for (unsigned i = 0; i < access->count; i++)
-        rule_free(&access->rules[i]);
+        match_rule_free(&access->rules[i].whom);
     free(access);
 }

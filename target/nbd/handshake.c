@@ -125,21 +125,28 @@ static void answer_info(struct nbd_conn *conn, const struct nbd_export *export, 
     answer_ack(conn);
 }
 
+/* The export that an option's data names, when they were taken apart (`error` of the parser). NULL: why not is answered. */
+static const struct nbd_export *named_export(struct nbd_conn *conn, uint32_t error, const char *name, uint32_t name_len)
+{
+    if (error != 0) {
+        answer_error(conn, error, refusal_text(error));
+        return NULL;
+    }
+    const struct nbd_export *export = nbd_access_find(conn, name, name_len, &error);
+    if (export == NULL)
+        answer_error(conn, error, nbd_access_text(error));
+    return export;
+}
+
 /* INFO and GO. */
 static void option_info(struct nbd_conn *conn, const uint8_t *data, uint32_t len)
 {
     struct nbd_negotiation *n = &conn->negotiation;
-    struct nbd_info_request request;
+    struct nbd_info_request request = {.name = NULL};
     uint32_t error = nbd_parse_info_request(data, len, &request);
-    if (error != 0) {
-        answer_error(conn, error, refusal_text(error));
+    const struct nbd_export *export = named_export(conn, error, request.name, request.name_len);
+    if (export == NULL)
         return;
-    }
-    const struct nbd_export *export = nbd_access_find(conn, request.name, request.name_len, &error);
-    if (export == NULL) {
-        answer_error(conn, error, nbd_access_text(error));
-        return;
-    }
     if (n->option.option == NBD_OPT_GO && is_full(conn, export)) {
         answer_error(conn, NBD_REP_ERR_POLICY, "there are as many connections as may be");
         return;
@@ -197,21 +204,15 @@ static void option_meta_context(struct nbd_conn *conn, const uint8_t *data, uint
 {
     struct nbd_negotiation *n = &conn->negotiation;
     bool is_list = n->option.option == NBD_OPT_LIST_META_CONTEXT;
-    struct nbd_meta_request request;
+    struct nbd_meta_request request = {.name = NULL};
     if (conn->mode == NBD_SIMPLE && !is_list) {
         answer_error(conn, NBD_REP_ERR_INVALID, "structured replies or extended headers come first");
         return;
     }
     uint32_t error = nbd_parse_meta_request(data, len, &request);
-    if (error != 0) {
-        answer_error(conn, error, refusal_text(error));
+    const struct nbd_export *export = named_export(conn, error, request.name, request.name_len);
+    if (export == NULL)
         return;
-    }
-    const struct nbd_export *export = nbd_access_find(conn, request.name, request.name_len, &error);
-    if (export == NULL) {
-        answer_error(conn, error, nbd_access_text(error));
-        return;
-    }
     uint32_t asked = nbd_contexts_asked(&request, is_list);
     for (unsigned i = 0; i < NBD_CONTEXTS; i++) {
         const struct nbd_context *context = &nbd_contexts[i];

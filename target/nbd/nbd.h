@@ -25,11 +25,29 @@ struct nbd_server;
  */
 enum nbd_tls { NBD_TLS_OFF, NBD_TLS_ALLOW, NBD_TLS_REQUIRE };
 
+/* A rule of an access list: see target/nbd/access.h. */
+struct nbd_rule {
+    const char *name; /* for the log */
+    const char *const
+        *clients; /* patterns of what a client proves: "cn:*.example.org", "psk:host"; none: need prove nothing */
+    unsigned client_count;
+    const char *const *addresses; /* "192.0.2.0/24", "2001:db8::1"; none: anywhere */
+    unsigned address_count;
+    bool read_only;
+};
+
+struct nbd_access_options {
+    enum nbd_tls tls;
+    uint32_t connections;         /* at once; 0: as many as the server takes */
+    const struct nbd_rule *rules; /* NULL: everybody may. Copied, as is everything here */
+    unsigned rule_count;
+};
 struct nbd_export_options {
     const char *name;        /* "" is the default export */
     const char *description; /* may be NULL */
     struct blkdev *dev;      /* lent */
     bool read_only, hidden;  /* hidden: not listed */
+    const struct nbd_access_options *access; /* NULL: everybody may, with TLS or without */
 };
 
 struct nbd_limits {              /* 0: the default */
@@ -43,34 +61,18 @@ struct nbd_limits {              /* 0: the default */
 struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits);
 /* Closes nothing: only when no connection is left (nbd_server_drain). */
 void nbd_server_destroy(struct nbd_server *server);
-/* 0, -EEXIST, -ENOMEM; -EINVAL: a text longer than NBD_NAME_MAX, a device that takes less than a page at once, or whose
- * loop has hardly any pages. An export stays until the server is destroyed. */
+/* 0, -EEXIST, -ENOMEM; -EINVAL: a text longer than NBD_NAME_MAX, rules that are none, a device that takes less than a page at
+ * once, or whose loop has hardly any pages. An export stays until the server is destroyed. */
 int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_options *options);
 
 /* For STARTTLS from now on; lent. NULL, as at first: it is refused. */
 void nbd_server_set_credentials(struct nbd_server *server, struct stream_credentials *credentials);
 
-/* A rule of an access list: see target/nbd/access.h. */
-struct nbd_rule {
-    const char *name; /* for the log */
-    const char *const
-        *clients; /* patterns of what a client proves: "cn:*.example.org", "psk:host"; none: need prove nothing */
-    unsigned client_count;
-    const char *const *addresses; /* "192.0.2.0/24", "2001:db8::1"; none: anywhere */
-    unsigned address_count;
-    bool read_only;
-};
 /* "*", or a kind that stream_proof knows, a colon, and something. */
 bool nbd_client_pattern_valid(const char *pattern);
 
-struct nbd_access_options {
-    enum nbd_tls tls;
-    uint32_t connections;         /* at once; 0: as many as the server takes */
-    const struct nbd_rule *rules; /* NULL: everybody may. Copied, as is everything here */
-    unsigned rule_count;
-};
 /*
- * Who may use an export; at first everybody, with TLS or without. Connections that may no more, or may only read now
+ * Who may use an export from now on. Connections that may no more, or may only read now
  * and wrote before, or the other way round, are asked to end and cut after grace_ns. 0, -ENOENT, -EINVAL, -ENOMEM.
  */
 int nbd_server_set_access(struct nbd_server *server, const char *name, const struct nbd_access_options *options,

@@ -125,6 +125,19 @@ static struct nbd_export *export_create(const struct nbd_export_options *options
     return NULL;
 }
 
+/* 0, -EINVAL, -ENOMEM: all is as it was. */
+static int set_rules(struct nbd_export *export, const struct nbd_access_options *options)
+{
+    struct nbd_access *access = options->rules != NULL ? nbd_access_create(options->rules, options->rule_count) : NULL;
+    if (options->rules != NULL && access == NULL)
+        return nbd_rules_valid(options->rules, options->rule_count) ? -ENOMEM : -EINVAL;
+    nbd_access_free(export->access);
+    export->access = access;
+    export->tls = options->tls;
+    export->connections_max = options->connections;
+    return 0;
+}
+
 static bool is_servable(const struct nbd_export_options *options, const char *description)
 {
     const struct blkdev *dev = options->dev;
@@ -144,6 +157,11 @@ int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_opt
     struct nbd_export *export = turns != NULL ? export_create(options, description, turns) : NULL;
     if (export == NULL)
         return -ENOMEM;
+    int error = options->access != NULL ? set_rules(export, options->access) : 0;
+    if (error != 0) {
+        export_free(export);
+        return error;
+    }
     STAILQ_INSERT_TAIL(&server->exports, export, link);
     return 0;
 }
@@ -430,15 +448,10 @@ int nbd_server_set_access(struct nbd_server *server, const char *name, const str
         break;
     if (export == NULL)
         return -ENOENT;
-    struct nbd_access *access = options->rules != NULL ? nbd_access_create(options->rules, options->rule_count) : NULL;
-    if (options->rules != NULL && access == NULL)
-        return nbd_rules_valid(options->rules, options->rule_count) ? -ENOMEM : -EINVAL;
-    nbd_access_free(export->access);
-    export->access = access;
-    export->tls = options->tls;
-    export->connections_max = options->connections;
-    end_those_who_may_not(server, export, grace_ns);
-    return 0;
+    int error = set_rules(export, options);
+    if (error == 0)
+        end_those_who_may_not(server, export, grace_ns);
+    return error;
 }
 
 static void grace_over(struct timer *timer)

@@ -334,6 +334,26 @@ Test(nbd_access, a_new_list_ends_those_for_whom_it_says_something_else)
     peer_stop(&p);
 }
 
+Test(nbd_access, an_export_is_added_with_its_list_or_not_at_all)
+{
+    const struct nbd_rule rules[] = {{.name = "a", .addresses = LIST("192.0.2.0/33")},
+                                     {.name = "b", .addresses = LIST("192.0.2.0/24")}};
+    struct nbd_access_options access = {.tls = NBD_TLS_ALLOW, .rules = &rules[0], .rule_count = 1};
+    struct peer p = start(NBD_TLS_OFF);
+    struct nbd_export_options options = {.name = "listed", .dev = &p.disk->dev, .access = &access};
+    cr_expect_eq(nbd_server_add_export(p.server, &options), -EINVAL);
+    come(&p, "192.0.2.1:5");
+    cr_expect_eq(inquire(&p, NBD_OPT_INFO, "listed"), NBD_REP_ERR_UNKNOWN);
+    access.rules = &rules[1];
+    cr_expect_eq(nbd_server_add_export(p.server, &options), 0);
+    cr_expect_eq(inquire(&p, NBD_OPT_INFO, "listed"), NBD_REP_ACK);
+    leave(&p);
+    come(&p, "198.51.100.1:5");
+    cr_expect_eq(inquire(&p, NBD_OPT_INFO, "listed"), NBD_REP_ERR_UNKNOWN);
+    leave(&p);
+    peer_stop(&p);
+}
+
 Test(nbd_access, lists_that_are_none_change_nothing)
 {
     const struct nbd_rule rules[] = {{.name = "a", .clients = LIST("alice")},
