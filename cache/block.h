@@ -10,8 +10,8 @@
  *
  * B1  dirty and leaving are part of valid. A sector may be both: it was written again since it left.
  * B2  A page with more than one reference is never changed: who writes takes a new one (block_writable).
- * B3  The policy knows exactly the blocks that have a page and are clean, not leaving, not being fetched: those that may
- *     be evicted. block_settle() makes it so, after any change.
+ * B3  The policy knows exactly the blocks that have a page and are clean, not leaving, not being fetched: those that
+ *     may be evicted. block_settle() makes it so, after any change.
  * B4  A block without a page is being fetched, or is no more after the next block_settle().
  * B5  While a block is being fetched, sectors that become valid are newer than those that come. If one stops being
  *     valid, or changes below without passing through here, what comes is stale and not kept (block_stale).

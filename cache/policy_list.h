@@ -1,4 +1,5 @@
-/* Lists of slots in an array of nodes of 8 bytes: what the policies are made of. Two bits of a node are the policy's. */
+/* Lists of slots in an array of nodes of 8 bytes: what the policies are made of. Two bits of a node are the
+ * policy's. */
 #ifndef CACHE_POLICY_LIST_H
 #define CACHE_POLICY_LIST_H
 

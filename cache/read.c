@@ -16,7 +16,8 @@
  *     the bytes that were asked for and no others, and every turn of a reader brings it on.
  * R4  The pages of a fetch may be replaced below by others that hold the bytes (core/blkdev.h, 5). Those are copied:
  *     the cache keeps no one else's pages.
- * R5  A direct read may cover a part of a page that holds other sectors already: then the page is put back in its place.
+ * R5  A direct read may cover a part of a page that holds other sectors already: then the page is put back in its
+ *     place.
  */
 #include "cache/cache_impl.h"
 

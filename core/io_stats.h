@@ -5,8 +5,8 @@
  * counter whole, though perhaps not all of the same moment.
  *
  * Latencies are counted by powers of two: bucket 0 below 1 us, bucket i from 2^(i-1) us up to 2^i us, the last one
- * everything from there on. Times are the loop's, which stand still within a turn: what is answered in the turn in which it
- * was asked counts as below 1 us.
+ * everything from there on. Times are the loop's, which stand still within a turn: what is answered in the turn in
+ * which it was asked counts as below 1 us.
  */
 #ifndef CORE_IO_STATS_H
 #define CORE_IO_STATS_H

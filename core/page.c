@@ -10,7 +10,8 @@
 
 enum page_line_kind { LINE_SMALL, LINE_MIDDLE, LINE_LARGE, PAGE_LINES };
 
-/* Parts of the pool: up to these a request is small, and middling; what is kept back, and what smaller ones are left with. */
+/* Parts of the pool: up to these a request is small, and middling; what is kept back, and what smaller ones are left
+ * with. */
 enum { SMALL_FRACTION = 256, MIDDLE_FRACTION = 32, SHARE_FRACTION = 8 };
 
 TAILQ_HEAD(page_line, page_waiter);
@@ -83,8 +84,8 @@ static const struct page_waiter *larger_than(const struct page_pool *pool, enum 
 }
 
 /*
- * What the others leave alone is kept for the small ones, and while larger ones wait the smaller ones have their share and
- * no more. One that wants more than can be had beside that (or a pool too small for kinds) knows no such manners.
+ * What the others leave alone is kept for the small ones, and while larger ones wait the smaller ones have their share
+ * and no more. One that wants more than can be had beside that (or a pool too small for kinds) knows no such manners.
  */
 static bool fits(const struct page_pool *pool, uint32_t count)
 {

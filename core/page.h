@@ -11,11 +11,11 @@
  * The pool never grows. page_pool_get() takes all pages asked for or none; who gets none waits in line with
  * page_pool_wait(), holding nothing, and so a target that finds no page stops reading its socket.
  *
- * There are three lines, by what is asked for: up to 1/256 of the pool, up to 1/32, and more. 1/8 of the pool is kept back for
- * the smallest, so a few peers that announce megabytes and then send nothing do not keep the others from reading a block.
- * What comes back goes to the smaller ones first; but while somebody waits in a line of larger ones, each smaller kind
- * has no more than 1/8 of the pool, so that the larger is served in the end. (A pool of less than 256 pages has one line,
- * and nothing is kept back.)
+ * There are three lines, by what is asked for: up to 1/256 of the pool, up to 1/32, and more. 1/8 of the pool is kept
+ * back for the smallest, so a few peers that announce megabytes and then send nothing do not keep the others from
+ * reading a block. What comes back goes to the smaller ones first; but while somebody waits in a line of larger ones,
+ * each smaller kind has no more than 1/8 of the pool, so that the larger is served in the end. (A pool of less than 256
+ * pages has one line, and nothing is kept back.)
  */
 #ifndef CORE_PAGE_H
 #define CORE_PAGE_H

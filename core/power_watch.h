@@ -1,10 +1,10 @@
 /*
  * How many hear of one thing: the health of the power source, told from the loop that knows it to others.
  *
- * The board is the teller's, on its loop. A watch is embedded in who wants to hear, on whichever loop: it is told what is
- * once it has started, then each change, in order; changes that come faster than they are heard are told as one. Nothing
- * is allocated and nothing locked: a task, the ball, goes to and fro between the two loops, and the value beside it
- * belongs to the loop that has the ball.
+ * The board is the teller's, on its loop. A watch is embedded in who wants to hear, on whichever loop: it is told what
+ * is once it has started, then each change, in order; changes that come faster than they are heard are told as one.
+ * Nothing is allocated and nothing locked: a task, the ball, goes to and fro between the two loops, and the value
+ * beside it belongs to the loop that has the ball.
  */
 #ifndef CORE_POWER_WATCH_H
 #define CORE_POWER_WATCH_H

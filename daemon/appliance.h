@@ -20,8 +20,8 @@
 struct appliance;
 struct reactor;
 
-/* Both on the thread of the control reactor while it does not run. Owns the config from now on. NULL: `why` says what is
- * wrong. */
+/* Both on the thread of the control reactor while it does not run. Owns the config from now on. NULL: `why` says what
+ * is wrong. */
 struct appliance *appliance_create(struct config *config, struct reactor *control, char *why, size_t why_len);
 void appliance_destroy(struct appliance *appliance);
 

@@ -20,8 +20,8 @@ static bool serves_lun(const struct live_target *target, uint64_t lun)
 }
 
 /*
- * The row for a volume: the LUN behind which it is served, or, before that, will be. SCSI_VIEW_NOTHING if there is none,
- * or another volume stands there, as it does until a restart when the config has changed it.
+ * The row for a volume: the LUN behind which it is served, or, before that, will be. SCSI_VIEW_NOTHING if there is
+ * none, or another volume stands there, as it does until a restart when the config has changed it.
  */
 static uint16_t row_of(const struct live_target *target, const struct config_list *luns, const char *volume)
 {

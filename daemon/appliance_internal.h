@@ -163,7 +163,8 @@ struct live_array *live_slot_find(struct appliance *a, const char *disk, unsigne
 /* Spec of a config's array for raid/, without devices. */
 void array_spec_from_config(const struct config_array *config, struct array_spec *spec);
 
-/* Do the config's paths and patterns lead to the disk? Else its array would miss it at a start: false, and a->message. */
+/* Do the config's paths and patterns lead to the disk? Else its array would miss it at a start: false, and
+ * a->message. */
 bool live_disk_found_again(struct appliance *a, const char *path);
 /* Put a disk into a slot that is out of service. It may be overwritten: that was looked at. */
 bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
@@ -237,8 +238,8 @@ void live_rates(struct appliance *a, const struct config *config);
 
 /* --- appliance_keeper.c --- */
 
-/* A keeper for what initiators reserve at a LUN, and what is kept already (NULL: nothing), both for `options`. The caller
- * frees the record. */
+/* A keeper for what initiators reserve at a LUN, and what is kept already (NULL: nothing), both for `options`. The
+ * caller frees the record. */
 char *live_keeper_add(struct live_target *target, struct live_array *live, const struct sb_array *description,
                       const struct uuid *volume, struct scsi_lu_options *options, unsigned lun);
 void live_keepers_free(struct live_target *target);
@@ -274,7 +275,8 @@ struct access_rules {
     struct scsi_view *views;  /* one a rule */
 };
 
-/* Of a target, with the LUNs it has or is to have, or (NULL) of discovery. False: a secret cannot be read; that is logged. */
+/* Of a target, with the LUNs it has or is to have, or (NULL) of discovery. False: a secret cannot be read; that is
+ * logged. */
 bool access_rules_make(struct access_rules *rules, const struct config *config, const struct config_list *list,
                        const struct config_list *luns, const struct live_target *target);
 void access_rules_wipe(struct access_rules *rules);
@@ -289,7 +291,8 @@ void nbd_access_make(struct nbd_access_options *options, const struct config_exp
 void nbd_access_drop(struct nbd_access_options *options);
 /* Who may use the exports that are served, as the config says now. */
 void live_nbd_access(struct appliance *a, const struct config *config);
-/* Certificates and keys, as they are in their files now; those that do no longer serve leave the old ones. True: others. */
+/* Certificates and keys, as they are in their files now; those that do no longer serve leave the old ones. True:
+ * others. */
 bool live_nbd_tls(struct appliance *a, const struct config *config);
 /* When there is no connection any more. */
 void live_nbd_tls_free(struct appliance *a);

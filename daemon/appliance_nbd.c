@@ -1,8 +1,8 @@
 /*
  * NBD's access lists and certificates on their way from the config to the server.
  *
- * Certificates or keys that cannot be read any more, because a file changed since the config was checked, leave those that
- * are in use.
+ * Certificates or keys that cannot be read any more, because a file changed since the config was checked, leave those
+ * that are in use.
  */
 #include <stdlib.h>
 #include <string.h>

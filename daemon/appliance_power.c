@@ -1,4 +1,5 @@
-/* The power monitor lives on the control reactor: what the worker asks of it, and what arrays hear from it on theirs. */
+/* The power monitor lives on the control reactor: what the worker asks of it, and what arrays hear from it on
+ * theirs. */
 #include "core/check.h"
 #include "daemon/appliance_internal.h"
 

@@ -6,11 +6,11 @@
  *         +---------- not now: try again later ----------+--> not by itself: said once, left to the operator
  *
  * A disk is silent when it could not be reached at a scan, or its device is gone (daemon/remote.h, R1). Threads knock,
- * since that may take seconds; what follows is the worker's, once a second. An array is started that waits for its disks,
- * as at a start, without force. A member comes back if it just was not there, still carries the label with which it left
- * (history_is_of_slot()), and is the very disk: it is caught up if the region maps know what it missed, else rebuilt from
- * end to end. That is more than is done for disks of this machine, where the operator is asked: networks come and go,
- * cables do not. Whatever else must be decided is the operator's.
+ * since that may take seconds; what follows is the worker's, once a second. An array is started that waits for its
+ * disks, as at a start, without force. A member comes back if it just was not there, still carries the label with which
+ * it left (history_is_of_slot()), and is the very disk: it is caught up if the region maps know what it missed, else
+ * rebuilt from end to end. That is more than is done for disks of this machine, where the operator is asked: networks
+ * come and go, cables do not. Whatever else must be decided is the operator's.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Replacing disks in service: the new one is opened beside the old one, and lent to the array, which copies it (see
- * raid/array_replace.h). Once a second the worker looks whether that is over, and closes the disk that is left over: the
- * old one, which can be unplugged then, or the new one, if it failed.
+ * raid/array_replace.h). Once a second the worker looks whether that is over, and closes the disk that is left over:
+ * the old one, which can be unplugged then, or the new one, if it failed.
  */
 #include <string.h>
 

@@ -492,8 +492,8 @@ static bool open_one(struct appliance *a, struct listen_call *c)
     return true;
 }
 
-/* All the sockets of this name: a unit may have several. A probe only looks at them: clients may be waiting there, who would be
- * accepted before there is anything to be served. */
+/* All the sockets of this name: a unit may have several. A probe only looks at them: clients may be waiting there, who
+ * would be accepted before there is anything to be served. */
 static bool open_inherited(struct appliance *a, struct listen_call *c)
 {
     const char *name = c->address->text + strlen("systemd:");

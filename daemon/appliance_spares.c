@@ -5,8 +5,8 @@
  * on it says so (raid/spares.h), and it is known again after a restart if the config's `disks` lead to it. It is not
  * opened before it is taken, so that it can be unplugged at any time.
  *
- * Once a second the worker looks for slots whose loss is on disk: a cable's burst has settled by then, and what froze an
- * array is no loss. Slots that are merely absent get no spare: their disks may come back. What stands in the way is
+ * Once a second the worker looks for slots whose loss is on disk: a cable's burst has settled by then, and what froze
+ * an array is no loss. Slots that are merely absent get no spare: their disks may come back. What stands in the way is
  * logged once.
  */
 #include <errno.h>
@@ -114,8 +114,8 @@ void live_spares_config(struct appliance *a, const struct config *config)
 /* --- labels --- */
 
 /*
- * O_EXCL keeps out who holds a block device, the lock who holds a file: as daemon/disk.c takes them. Of a disk of another
- * machine: a copy of its ends, stored when all is written.
+ * O_EXCL keeps out who holds a block device, the lock who holds a file: as daemon/disk.c takes them. Of a disk of
+ * another machine: a copy of its ends, stored when all is written.
  */
 static int label_open(const char *path, bool write)
 {

@@ -84,7 +84,8 @@ static int spawn(pid_t *pid, char **words, int out)
     return error;
 }
 
-/* What there is to read now; what does not fit is thrown away, so that the child does not wait for us. False: the end. */
+/* What there is to read now; what does not fit is thrown away, so that the child does not wait for us. False: the
+ * end. */
 static bool drain(struct command *c)
 {
     char bytes[1024];

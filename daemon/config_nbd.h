@@ -1,4 +1,5 @@
-/* What the NBD part of the config comes to: words into values, defaults that hang on each other. See daemon/config.h. */
+/* What the NBD part of the config comes to: words into values, defaults that hang on each other. See
+ * daemon/config.h. */
 #ifndef DAEMON_CONFIG_NBD_H
 #define DAEMON_CONFIG_NBD_H
 

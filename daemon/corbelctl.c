@@ -626,7 +626,8 @@ static const struct command *find_command(struct arguments *a)
     return NULL;
 }
 
-/* The usage of the commands meant, by their first word; all of them if it is no command's. NULL: an option was wrong. */
+/* The usage of the commands meant, by their first word; all of them if it is no command's. NULL: an option was
+ * wrong. */
 static int tell_wrong_arguments(const struct arguments *a)
 {
     bool meant = false;

@@ -22,7 +22,8 @@ struct helpers;
 
 /* NULL if memory or threads are short. */
 struct helpers *helpers_create(unsigned threads);
-/* Finishes every job first. False: one has not ended after 5 s; then nothing is freed, and the process had better end. */
+/* Finishes every job first. False: one has not ended after 5 s; then nothing is freed, and the process had better
+ * end. */
 bool helpers_destroy(struct helpers *helpers);
 void helpers_submit(struct helpers *helpers, struct helper_job *job);
 

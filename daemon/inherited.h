@@ -1,5 +1,6 @@
 /*
- * Sockets that the service manager listens on and hands over (systemd.socket(5)): LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES.
+ * Sockets that the service manager listens on and hands over (systemd.socket(5)): LISTEN_PID, LISTEN_FDS,
+ * LISTEN_FDNAMES.
  *
  * They stay open for as long as the process lives, so that a listener can be opened again; who takes one gets a
  * descriptor of his own.
@@ -9,8 +10,8 @@
 
 #include <stddef.h>
 
-/* The `nth` of the sockets of this name, from 0: a descriptor of the caller's. -1: there are no more, or `why` if it is no
- * listening stream socket. */
+/* The `nth` of the sockets of this name, from 0: a descriptor of the caller's. -1: there are no more, or `why` if it is
+ * no listening stream socket. */
 int inherited_socket(const char *name, unsigned nth, char *why, size_t why_len);
 
 #endif

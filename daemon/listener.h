@@ -26,8 +26,8 @@ struct listener_file {
 
 /*
  * "127.0.0.1:10809", "[::1]:3260", "*:3260" (IPv4 and IPv6), "unix:/path". Port 0: any free one. A Unix socket's file
- * is as `file` says (NULL: mode 0660); one left behind by somebody who is gone is replaced, one on which somebody listens
- * is not. NULL and a sentence in `why`. On the reactor's thread, or before it runs.
+ * is as `file` says (NULL: mode 0660); one left behind by somebody who is gone is replaced, one on which somebody
+ * listens is not. NULL and a sentence in `why`. On the reactor's thread, or before it runs.
  */
 struct listener *listener_open(struct reactor *reactor, const char *address, const struct listener_file *file,
                                listener_accepted accepted, void *data, char *why, size_t why_len);

@@ -343,8 +343,8 @@ static int parse_arguments(int argc, char **argv, struct arguments *out)
     return -1;
 }
 
-/* What a connection holds goes back to the system with it: with thresholds that grow, as they are by default, hundreds of
- * connections that are gone leave holes in the heap for good. */
+/* What a connection holds goes back to the system with it: with thresholds that grow, as they are by default, hundreds
+ * of connections that are gone leave holes in the heap for good. */
 static void set_up_malloc(void)
 {
     mallopt(M_MMAP_THRESHOLD, 32 * 1024);

@@ -1,4 +1,5 @@
-/* See daemon/power.h. A tick of a second or less looks at the judge, since time passes for it, and asks when it is due. */
+/* See daemon/power.h. A tick of a second or less looks at the judge, since time passes for it, and asks when it is
+ * due. */
 #include "daemon/power.h"
 
 #include <stdlib.h>

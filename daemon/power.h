@@ -1,7 +1,7 @@
 /*
- * The power monitor: asks the configured source (daemon/power_source.h), has core/power.h judge what it says, and tells:
- * the log of each change, whoever watches (core/power_watch.h), and people who ask. When the battery is low it runs the
- * command that shuts the machine down.
+ * The power monitor: asks the configured source (daemon/power_source.h), has core/power.h judge what it says, and
+ * tells: the log of each change, whoever watches (core/power_watch.h), and people who ask. When the battery is low it
+ * runs the command that shuts the machine down.
  *
  * It lives on the control reactor; all functions belong to that thread.
  */

@@ -7,8 +7,8 @@
  *    +----------------+-----------------------+  +----------------+
  *      refused, broken, or no answer in time; then the next attempt waits, up to 8 s
  *
- * What it says and what it means is daemon/power_upsd.h. An address that refuses us is silence, not an error: upsd may be
- * starting again.
+ * What it says and what it means is daemon/power_upsd.h. An address that refuses us is silence, not an error: upsd may
+ * be starting again.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -9,17 +9,17 @@
  * replies. A turn that left something ready does not sleep in the next wait.
  *
  * Time stands still while the process is stopped (a machine that is paused or moved, a debugger, SIGSTOP), or does not
- * get to run. Else the first thing to happen behind such a pause would be that all deadlines have passed: disks that have
- * answered long ago would be given up before anybody has looked. So a turn that comes more than 2 s after the timer that
- * was to wake it counts as one second.
+ * get to run. Else the first thing to happen behind such a pause would be that all deadlines have passed: disks that
+ * have answered long ago would be given up before anybody has looked. So a turn that comes more than 2 s after the
+ * timer that was to wake it counts as one second.
  *
  * The mailbox is a stack of tasks: a caller pushes with compare-and-swap, the reactor takes the whole stack and turns
  * it round. Whoever pushes on an empty stack writes the eventfd; the others know that this is done. The eventfd is
  * watched edge-triggered and so is never read.
  *
- * The next timer wakes us by a timerfd, watched in the same way. It is set anew only when it would ring too late: to set
- * one costs more than a small request on a virtual machine, and most timers are stopped before they are due. When it
- * rings too early the turn that comes of it sets it right. (libevent's own precise timers set one in every wait.)
+ * The next timer wakes us by a timerfd, watched in the same way. It is set anew only when it would ring too late: to
+ * set one costs more than a small request on a virtual machine, and most timers are stopped before they are due. When
+ * it rings too early the turn that comes of it sets it right. (libevent's own precise timers set one in every wait.)
  */
 #include "daemon/reactor.h"
 

@@ -1,5 +1,6 @@
 /*
- * The device: requests into steps, steps to the session, and what is left when the session is lost. See daemon/remote.h.
+ * The device: requests into steps, steps to the session, and what is left when the session is lost. See
+ * daemon/remote.h.
  *
  *      submit --> waiting --> an op (slot) --> step --> session --> answered --> next step | complete
  *                                ^                         |

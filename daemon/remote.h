@@ -18,15 +18,16 @@
  *     not flushed to it, stands in the region map.
  * R2  When nothing is in doubt (only reads, or flushes without anything to flush, are under way), a lost session is
  *     made again quietly, and they are repeated. Requests wait for that, up to 5 s; while none does it may take 20 s.
- * R3  It must be the same disk then: of the same size, with the same identity, not with a volatile cache if it had none,
- *     and with the same bytes where labels stand (CANARIES), as they were last read or written here. Else somebody else
- *     has used it, or set it up anew: BLK_GONE.
+ * R3  It must be the same disk then: of the same size, with the same identity, not with a volatile cache if it had
+ *     none, and with the same bytes where labels stand (CANARIES), as they were last read or written here. Else
+ *     somebody else has used it, or set it up anew: BLK_GONE.
  * R4  The other end is lost when it has not answered anything for 6 s while a request is overdue. That is less than
  *     raid/patience.h gives, so that what is given up is over: its connection is gone.
- * R5  A session that is given up is reset (RST), not closed: what the kernel has not sent yet is thrown away, and will not
- *     arrive behind the writes of a later session. What the other machine has received already it must have done, or
- *     dropped, before it does what comes by a later session. Corbel's own servers do; iSCSI demands it, because a member's
- *     sessions bear the same name (session reinstatement, RFC 7143 6.3.5); other NBD servers do unless they hang.
+ * R5  A session that is given up is reset (RST), not closed: what the kernel has not sent yet is thrown away, and will
+ *     not arrive behind the writes of a later session. What the other machine has received already it must have done,
+ *     or dropped, before it does what comes by a later session. Corbel's own servers do; iSCSI demands it, because a
+ *     member's sessions bear the same name (session reinstatement, RFC 7143 6.3.5); other NBD servers do unless they
+ *     hang.
  *
  * Exclusive use cannot be had of another machine: two arrays that use one export are kept apart by their labels only.
  */
@@ -105,7 +106,8 @@ struct remote_driver {
     struct remote_session *(*begin)(const char *uri, bool member, char *why, size_t why_len);
     int (*fd)(struct remote_session *);
     short (*events)(struct remote_session *); /* POLLIN, POLLOUT: waited for */
-    /* Go on, after poll() or now and then. False: the session is broken, and ops that are not answered never will be. */
+    /* Go on, after poll() or now and then. False: the session is broken, and ops that are not answered never will
+     * be. */
     bool (*service)(struct remote_session *, short revents);
     bool (*issue)(struct remote_session *, struct remote_op *);
     /* Broken: by a reset (R5); else politely, without waiting. */
@@ -136,14 +138,15 @@ struct remote_canary {
 extern const uint64_t remote_canary_off[REMOTE_CANARIES];
 
 /*
- * A file in memory that is as large as the disk, and holds its first 4 MiB and its last MiB: for libblkid. -1 and errno:
- * it cannot be read.
+ * A file in memory that is as large as the disk, and holds its first 4 MiB and its last MiB: for libblkid. -1 and
+ * errno: it cannot be read.
  */
 int remote_window(const char *uri);
 /* What was changed in it goes to the disk, and is durable there. False and errno: not all of it. */
 bool remote_window_store(const char *uri, int fd);
 
-/* A session that is ready, or NULL and `why` (a sentence's end). `canaries` (may be NULL): those known are read anew. */
+/* A session that is ready, or NULL and `why` (a sentence's end). `canaries` (may be NULL): those known are read
+ * anew. */
 struct remote_session *remote_connect(const char *uri, bool member, struct remote_canary *canaries, char *why,
                                       size_t why_len);
 

@@ -1,18 +1,18 @@
 /*
  * The cipher over a socket: see daemon/tls.h.
  *
- * The stream keeps its address and gets other operations. What its owner wants (`wanted`) and what the socket is watched
- * for are two things: to receive may need the socket to take bytes (an answer to a new key), and bytes may be here
- * already though the socket is empty. So
+ * The stream keeps its address and gets other operations. What its owner wants (`wanted`) and what the socket is
+ * watched for are two things: to receive may need the socket to take bytes (an answer to a new key), and bytes may be
+ * here already though the socket is empty. So
  *
  *   recv_needs   what the socket must be before recv can go on
- *   more         the last recv did not come to the end of what is here: the owner, if it wants to read, is called again in
- *                the next turn, by `again`
+ *   more         the last recv did not come to the end of what is here: the owner, if it wants to read, is called again
+ *                in the next turn, by `again`
  *
- * What is sent is gathered into records, a few of them are sealed, and all of that goes to the socket in one call. If it
- * takes only a part, the bytes that were sealed are `held`: they count as sent when the rest is gone, and are what the owner
- * sends next (core/stream.h). So nothing that was called sent is ever kept back here. Where the kernel seals, bytes go to the
- * socket as they are.
+ * What is sent is gathered into records, a few of them are sealed, and all of that goes to the socket in one call. If
+ * it takes only a part, the bytes that were sealed are `held`: they count as sent when the rest is gone, and are what
+ * the owner sends next (core/stream.h). So nothing that was called sent is ever kept back here. Where the kernel seals,
+ * bytes go to the socket as they are.
  *
  * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, emptied
  * before each call and after each failure, so that no connection sees what happened to another.
@@ -310,7 +310,8 @@ void tls_ready(struct socket_stream *s, unsigned event)
         s->stream.owner->readable(&s->stream);
 }
 
-/* The first step of the handshake, and more to read: until recv says that there is none, or the owner does not want it. */
+/* The first step of the handshake, and more to read: until recv says that there is none, or the owner does not want
+ * it. */
 static void go_again(struct timer *timer)
 {
     struct tls *t = container_of(timer, struct tls, again);

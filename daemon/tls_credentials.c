@@ -1,9 +1,9 @@
 /*
  * The credentials of a server: from files to an SSL_CTX.
  *
- * Each file is read once, whole, and parsed from memory; all that was read goes into a digest, so that a reload can tell
- * whether anything is new. Credentials are counted by who holds them: who made them, and each stream that uses them, on
- * whichever thread.
+ * Each file is read once, whole, and parsed from memory; all that was read goes into a digest, so that a reload can
+ * tell whether anything is new. Credentials are counted by who holds them: who made them, and each stream that uses
+ * them, on whichever thread.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
- * What a peer has proved, as text: the names of its certificate, which the handshake has verified, or the name of the key
- * it shares with us. A name that is not printable, holds a NUL or is too long is left out: it could only be taken for
- * another one.
+ * What a peer has proved, as text: the names of its certificate, which the handshake has verified, or the name of the
+ * key it shares with us. A name that is not printable, holds a NUL or is too long is left out: it could only be taken
+ * for another one.
  */
 #include <arpa/inet.h>
 #include <openssl/x509v3.h>

@@ -1,6 +1,6 @@
 /*
- * Keys shared beforehand: a file of lines NAME:HEX, as psktool of GnuTLS writes it. Lines that are empty or begin with #
- * are skipped.
+ * Keys shared beforehand: a file of lines NAME:HEX, as psktool of GnuTLS writes it. Lines that are empty or begin with
+ * # are skipped.
  *
  * A look-up compares the name with every one in the table, all their bytes, and copies the key without a branch that
  * depends on it: how long it takes does not tell which names there are.

@@ -1,7 +1,7 @@
 /*
- * The socket beneath a cipher, as OpenSSL sees it: as its own, but that a peer who has left makes no signal, and that what
- * is sealed can be collected and sent in one go (struct tls_wire). While it is collecting nothing is sent; when it is not,
- * what was collected and is not gone yet goes before anything new.
+ * The socket beneath a cipher, as OpenSSL sees it: as its own, but that a peer who has left makes no signal, and that
+ * what is sealed can be collected and sent in one go (struct tls_wire). While it is collecting nothing is sent; when it
+ * is not, what was collected and is not gone yet goes before anything new.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,13 +1,14 @@
 /*
  * Access lists: who may use a target, how he proves who he is, and what he then sees of it.
  *
- * A list is a row of rules (struct iscsi_rule, iscsi.h). A rule speaks for initiators whose name fits one of its patterns
- * and whose address lies in one of its networks; of those that speak for an initiator, the first that goes with the way
- * it authenticates itself counts: without CHAP the first without a user, with CHAP the first with the user that it names.
+ * A list is a row of rules (struct iscsi_rule, iscsi.h). A rule speaks for initiators whose name fits one of its
+ * patterns and whose address lies in one of its networks; of those that speak for an initiator, the first that goes
+ * with the way it authenticates itself counts: without CHAP the first without a user, with CHAP the first with the user
+ * that it names.
  *
  * A list never changes once it is made; a new configuration makes a new one. It is counted by who holds it, on the
- * server's loop only; other loops read it while a connection of theirs holds it. Secrets are wiped when it is freed, and
- * are in nothing else.
+ * server's loop only; other loops read it while a connection of theirs holds it. Secrets are wiped when it is freed,
+ * and are in nothing else.
  */
 #ifndef TARGET_ISCSI_ACCESS_H
 #define TARGET_ISCSI_ACCESS_H

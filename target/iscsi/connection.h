@@ -13,8 +13,9 @@
  *        |________________________/
  *
  * The files: connection.c life and dispatch; receive.c and send.c the two directions; transfer.c SCSI commands and
- * their data; stall.c peers that hold up others; task.c task management; text.c SendTargets; control.c NOP, logout, reject, asynchronous messages;
- * stats.c what is counted; portals.c addresses of targets; server.c targets, loops, drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
+ * their data; stall.c peers that hold up others; task.c task management; text.c SendTargets; control.c NOP, logout,
+ * reject, asynchronous messages; stats.c what is counted; portals.c addresses of targets; server.c targets, loops,
+ * drain. Below them, pure: pdu.c, keys.c, login.c; and session.c.
  */
 #ifndef TARGET_ISCSI_CONNECTION_H
 #define TARGET_ISCSI_CONNECTION_H

@@ -3,7 +3,8 @@
  *
  * Answers to requests leave from the request's own slot (control_reply); what the target says unasked takes a notice
  * from the connection's small pool. When that pool is empty the connection reads no further (connection_reads), and a
- * PDU is rejected once, so that its Reject always finds one; the other notices are left out then: a peer that takes nothing would not take them either.
+ * PDU is rejected once, so that its Reject always finds one; the other notices are left out then: a peer that takes
+ * nothing would not take them either.
  */
 #include <string.h>
 

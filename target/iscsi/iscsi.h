@@ -51,9 +51,9 @@ struct iscsi_rule {
     const struct scsi_view *view;            /* what it sees; NULL: all. Copied, as is everything here */
 };
 /*
- * Who may use a target, or (`target` NULL) discover: those for whom a rule speaks; `rules` NULL: everybody. Sessions for
- * which the new list says something else end. `new_secrets` (may be NULL): a rule that was there before has other secrets.
- * 0, -ENOENT, -EINVAL (an address), -ENOMEM.
+ * Who may use a target, or (`target` NULL) discover: those for whom a rule speaks; `rules` NULL: everybody. Sessions
+ * for which the new list says something else end. `new_secrets` (may be NULL): a rule that was there before has other
+ * secrets. 0, -ENOENT, -EINVAL (an address), -ENOMEM.
  */
 int iscsi_server_set_access(struct iscsi_server *server, const char *target, const struct iscsi_rule *rules,
                             unsigned count, bool *new_secrets);

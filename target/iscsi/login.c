@@ -84,8 +84,8 @@ static bool names_given(const struct login *login)
 }
 
 /*
- * 4.2.7.1: neither white space nor control characters. A comma would part a name from the ISID behind it (SPC-4, 7.6.4.6),
- * and names stand in logs and records: what is not ASCII is refused too, though a name might be UTF-8.
+ * 4.2.7.1: neither white space nor control characters. A comma would part a name from the ISID behind it (SPC-4,
+ * 7.6.4.6), and names stand in logs and records: what is not ASCII is refused too, though a name might be UTF-8.
  */
 static bool name_is_plain(const char *name)
 {

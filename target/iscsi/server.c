@@ -536,8 +536,8 @@ void server_refused(struct connection *conn)
 /* --- SendTargets --- */
 
 /*
- * In a normal session only its own target may be asked for. The table of all is for the server's loop; of it an initiator
- * is told what it may use.
+ * In a normal session only its own target may be asked for. The table of all is for the server's loop; of it an
+ * initiator is told what it may use.
  */
 void server_list_targets(struct connection *conn, const char *name, struct text_out *out)
 {

@@ -2,8 +2,8 @@
  * A session's commands: their slots, their tags (ITT), and the window of CmdSN (RFC 7143, 4.2.2).
  *
  * A session is made when a login ends, with a slot for every command the window admits, and a few for immediate ones.
- * Room for all is taken then, but it is not touched before as many commands are in flight at once: memory that was never
- * touched is not real, so an idle session holds little.
+ * Room for all is taken then, but it is not touched before as many commands are in flight at once: memory that was
+ * never touched is not real, so an idle session holds little.
  * Every request of full feature phase that wants an answer takes a slot, SCSI command or not, and keeps it until the
  * answer has left (or, aborted, until the disk has let go of its pages).
  *

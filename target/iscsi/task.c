@@ -4,8 +4,8 @@
  * A function takes effect at once, whatever the disk does: a covered command that runs is orphaned (its pages stay with
  * it until the disk is done), one that waits is forgotten, and late Data-Out for it finds no one and is dropped. So the
  * response can follow immediately, and after it no covered command of the issuer is answered any more. For that, an
- * immediate request waits for commands in front of it that are not here yet (4.2.3.3), unless it names its task. Commands of
- * other sessions that are swept away end with TASK ABORTED (TAS) and, for CLEAR TASK SET, a unit attention.
+ * immediate request waits for commands in front of it that are not here yet (4.2.3.3), unless it names its task.
+ * Commands of other sessions that are swept away end with TASK ABORTED (TAS) and, for CLEAR TASK SET, a unit attention.
  */
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * Inside the NBD target: who may see and use which export.
  *
  * An export has a list of rules, or none. A rule speaks for a client whose address lies in one of its networks and that
- * has proved by TLS to be what one of its patterns says; the first that speaks counts. An export no rule of which speaks
- * for a client does not exist for it: it is not listed, and its name is unknown. A rule may give a client the export
- * read-only: it gets the export's twin.
+ * has proved by TLS to be what one of its patterns says; the first that speaks counts. An export no rule of which
+ * speaks for a client does not exist for it: it is not listed, and its name is unknown. A rule may give a client the
+ * export read-only: it gets the export's twin.
  *
  * Whether TLS is needed is told (ERR_TLS_REQD) only to those whom a rule could speak for by their address.
  *

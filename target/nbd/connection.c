@@ -3,16 +3,17 @@
  *
  * Two ways to end. nbd_conn_end() is the polite one (DISC, the client's end): nothing more is received, what was
  * accepted is answered, then the stream is closed. Before that, a connection that is asked to end (a drain) goes on
- * receiving until it has answered what had come by then, and answers the rest with ESHUTDOWN. nbd_conn_cut() closes the stream at once (a reset, a stream out
- * of step, the grace period is over): replies are dropped, requests at the device come home unanswered. Both lead to
- * GONE; when the last request and the last queued task have come home the server is told.
+ * receiving until it has answered what had come by then, and answers the rest with ESHUTDOWN. nbd_conn_cut() closes the
+ * stream at once (a reset, a stream out of step, the grace period is over): replies are dropped, requests at the device
+ * come home unanswered. Both lead to GONE; when the last request and the last queued task have come home the server is
+ * told.
  *
  * A client that stalls (takes no replies, or does not send the payload it announced) holds pages that others may need.
  * Such a connection is looked at every LOOK_NS. It is cut if at STARVING_LOOKS looks in a row it had moved next to
  * nothing while somebody else waited for pages all the time; if pages are scarce, or it is ending anyway, and it moved
- * nothing in STALL_LOOKS looks. So all that hold up somebody are cut at one time. A client that was merely suspended for a
- * while, with nobody waiting, keeps its connection. One late look is not enough: the loop itself may have been held up,
- * with the data in the socket.
+ * nothing in STALL_LOOKS looks. So all that hold up somebody are cut at one time. A client that was merely suspended
+ * for a while, with nobody waiting, keeps its connection. One late look is not enough: the loop itself may have been
+ * held up, with the data in the socket.
  */
 #include "target/nbd/connection.h"
 

@@ -8,15 +8,15 @@
  *
  *   NEGOTIATING  on the server's loop; handshake.c has the word. No request, no page, no device.
  *   MOVING       the stream is on its way to the device's loop: nobody touches it. An order of the server waits.
- *   SERVING      on the device's loop. receive.c turns bytes into requests, request.c carries them out, reply.c answers.
- *                After the order to end (`refuses`) what comes is answered with ESHUTDOWN, until what came before is
- *                answered.
+ *   SERVING      on the device's loop. receive.c turns bytes into requests, request.c carries them out, reply.c
+ *                answers. After the order to end (`refuses`) what comes is answered with ESHUTDOWN, until what came
+ *                before is answered.
  *   ENDING       nothing is received any more; what was accepted is finished and answered.
  *   GONE         the stream is closed. Requests still at the device come home; then the server is told, and frees us.
  *
  * Who owns what. A request is in exactly one place: on the free list, `receiving` (at most one: its payload or its
- * pages are not there yet), waiting for its turn (turns.h), at the device, or on the list of replies. Pages belong to the request, from
- * the moment its header was found good until the device has taken a write, or the socket a read.
+ * pages are not there yet), waiting for its turn (turns.h), at the device, or on the list of replies. Pages belong to
+ * the request, from the moment its header was found good until the device has taken a write, or the socket a read.
  *
  * Nothing is allocated after GO. When requests, page vectors or pages run out the connection is `starved`: it stops
  * reading its socket until something comes free.

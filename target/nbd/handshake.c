@@ -125,7 +125,8 @@ static void answer_info(struct nbd_conn *conn, const struct nbd_export *export, 
     answer_ack(conn);
 }
 
-/* The export that an option's data names, when they were taken apart (`error` of the parser). NULL: why not is answered. */
+/* The export that an option's data names, when they were taken apart (`error` of the parser). NULL: why not is
+ * answered. */
 static const struct nbd_export *named_export(struct nbd_conn *conn, uint32_t error, const char *name, uint32_t name_len)
 {
     if (error != 0) {
@@ -370,8 +371,8 @@ static bool step_list(struct nbd_conn *conn)
 
 static void secured(struct stream *stream, const char *failure);
 
-/* What was agreed upon in clear is forgotten. The timer goes on. The credentials may have been taken away while the answer
- * was on its way. */
+/* What was agreed upon in clear is forgotten. The timer goes on. The credentials may have been taken away while the
+ * answer was on its way. */
 static bool step_secure(struct nbd_conn *conn)
 {
     if (conn->server->credentials == NULL)

@@ -61,8 +61,8 @@ struct nbd_limits {              /* 0: the default */
 struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits *limits);
 /* Closes nothing: only when no connection is left (nbd_server_drain). */
 void nbd_server_destroy(struct nbd_server *server);
-/* 0, -EEXIST, -ENOMEM; -EINVAL: a text longer than NBD_NAME_MAX, rules that are none, a device that takes less than a page at
- * once, or whose loop has hardly any pages. An export stays until the server is destroyed. */
+/* 0, -EEXIST, -ENOMEM; -EINVAL: a text longer than NBD_NAME_MAX, rules that are none, a device that takes less than a
+ * page at once, or whose loop has hardly any pages. An export stays until the server is destroyed. */
 int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_options *options);
 
 /* For STARTTLS from now on; lent. NULL, as at first: it is refused. */

@@ -3,9 +3,9 @@
  * protocol_option.c has the handshake and the options, protocol_request.c the requests, protocol_reply.c the replies.
  *
  * After doc/proto.md of the NetworkBlockDevice project ("the protocol document") and its extension of 64-bit headers.
- * Everything on the wire is big-endian. A parser takes bytes that are there in full and gives a checked structure or an error; nothing in a
- * parsed structure points outside the bytes it came from. A builder writes into memory of the caller, who knows the
- * most it can write (NBD_..._MAX), and says how much it wrote.
+ * Everything on the wire is big-endian. A parser takes bytes that are there in full and gives a checked structure or an
+ * error; nothing in a parsed structure points outside the bytes it came from. A builder writes into memory of the
+ * caller, who knows the most it can write (NBD_..._MAX), and says how much it wrote.
  */
 #ifndef TARGET_NBD_PROTOCOL_H
 #define TARGET_NBD_PROTOCOL_H

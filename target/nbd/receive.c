@@ -6,7 +6,8 @@
  * whatever follows it into the buffer, by the same scatter recv.
  *
  *   HEADER   28 or 32 bytes and a free request -> checked
- *   PAGES    a good read, write, block status or ragged zeroes: waits for a vector and for pages; it holds none meanwhile
+ *   PAGES    a good read, write, block status or ragged zeroes: waits for a vector and for pages; it holds none
+ *            meanwhile
  *   PAYLOAD  a good write fills its pages -> to the device
  *   FILTER   a block status with a payload, which is short -> checked again
  *   REFUSED  the payload of a bad write is dropped -> answered. (Answered before, its reply could reach a client that
@@ -216,8 +217,8 @@ static bool step(struct nbd_conn *conn)
     return steps[conn->expect](conn);
 }
 
-/* It was starved, and its client has given it up: who sends again what was not answered does so elsewhere, and what lies
- * here must not land after that (turns.h). Not asked in a busy moment; nobody is back that soon. */
+/* It was starved, and its client has given it up: who sends again what was not answered does so elsewhere, and what
+ * lies here must not land after that (turns.h). Not asked in a busy moment; nobody is back that soon. */
 static bool is_given_up(const struct nbd_conn *conn)
 {
     return conn->starved && loop_now_ns(conn->loop) - conn->starved_since_ns >= GIVEN_UP_NS &&

@@ -5,8 +5,8 @@
  * tasks, each of which is on one loop at a time:
  *
  *   order_task   server -> connection -> server: "end" or "cut", and the receipt. One is underway at a time; a
- *                stronger order that comes up meanwhile goes out after the receipt. One that finds the connection gone to
- *                another loop goes after it.
+ *                stronger order that comes up meanwhile goes out after the receipt. One that finds the connection gone
+ *                to another loop goes after it.
  *   over_task    connection -> server, once: nothing of mine moves any more.
  *
  * A connection is freed when it is over and no order is underway: so an order never meets freed memory.

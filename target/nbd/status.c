@@ -1,11 +1,11 @@
 /*
  * What a range was used for, asked of the device step by step (BLK_STATUS), and what is made of the answers:
  *
- *   BLOCK_STATUS   extents of base:allocation, put into the request's page as they go over the wire. The answer ends with
- *                  the range, with the page, after STEPS_MAX steps, or after one if the client wants one extent.
- *   READ           the parts of the reply, data or hole, of a long read in chunks: what was never written is neither read
- *                  nor sent. Asked only of a device that answers on the spot, for at least HOLES_FROM bytes, and not
- *                  with DF: what was written costs one look into a map more, next to the copies of 64 KiB.
+ *   BLOCK_STATUS   extents of base:allocation, put into the request's page as they go over the wire. The answer ends
+ *                  with the range, with the page, after STEPS_MAX steps, or after one if the client wants one extent.
+ *   READ           the parts of the reply, data or hole, of a long read in chunks: what was never written is neither
+ *                  read nor sent. Asked only of a device that answers on the spot, for at least HOLES_FROM bytes, and
+ *                  not with DF: what was written costs one look into a map more, next to the copies of 64 KiB.
  *
  * The device is asked for whole blocks; what goes to the client is cut to its range. Parts of a read meet at page
  * boundaries, since the device may replace a page of each.

@@ -5,8 +5,8 @@
  *               the old connection still has at the device must not land after it. So a write waits for those that it
  *               overlaps, were sent on another connection, and either that one is ending or gone, or they came so
  *               long ago that their client may have given them up though we did not hear of it yet.
- *   ragged      A write that is not of whole blocks reads the blocks at its ends and writes them back (ragged.c). It and
- *               any other write that touches one of those blocks, of whichever connection, go one after the other.
+ *   ragged      A write that is not of whole blocks reads the blocks at its ends and writes them back (ragged.c). It
+ *               and any other write that touches one of those blocks, of whichever connection, go one after the other.
  *
  * All else goes to the device at once: the order of overlapping writes of one client is the client's affair. Who waits
  * is served in order of arrival. What waits when its connection is cut never happens.

@@ -1,5 +1,5 @@
-/* PERSISTENT RESERVE IN (SPC-4 6.15): what reservation.h holds, as bytes. Answers what is kept, not what is on its way to
- * be. */
+/* PERSISTENT RESERVE IN (SPC-4 6.15): what reservation.h holds, as bytes. Answers what is kept, not what is on its way
+ * to be. */
 #include "core/bytes.h"
 #include "core/check.h"
 #include "target/scsi/command_table.h"

@@ -1,4 +1,5 @@
-/* What else a target and an LU say of themselves: ports, task management, time, names, defects. All of it is constant. */
+/* What else a target and an LU say of themselves: ports, task management, time, names, defects. All of it is
+ * constant. */
 #include "core/bytes.h"
 #include "core/check.h"
 #include "target/scsi/command_table.h"

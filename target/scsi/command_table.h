@@ -3,8 +3,8 @@
  *
  * From a row come: dispatch, the check of reserved CDB bits, the answer of REPORT SUPPORTED OPERATION CODES, and what
  * is allowed while a unit attention is pending or the LU is reserved. A row that is neither COMMAND_READS nor
- * COMMAND_HARMLESS conflicts with every persistent reservation that shuts the nexus out. Rows are in ascending order of opcode and service
- * action, so that they are found by halving.
+ * COMMAND_HARMLESS conflicts with every persistent reservation that shuts the nexus out. Rows are in ascending order of
+ * opcode and service action, so that they are found by halving.
  */
 #ifndef TARGET_SCSI_COMMAND_TABLE_H
 #define TARGET_SCSI_COMMAND_TABLE_H

@@ -1,6 +1,6 @@
 /*
- * POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION: copies as Windows makes them (ODX), where the one who
- * names the source and the one who names the destination may be two.
+ * POPULATE TOKEN, WRITE USING TOKEN, RECEIVE ROD TOKEN INFORMATION: copies as Windows makes them (ODX), where the one
+ * who names the source and the one who names the destination may be two.
  *
  * A copy is done when it is answered: IMMED is not taken up. Both units are of this target; a token of any other is
  * unknown. Of a token that stands for less than the ranges take, what there is is copied, and that is told (03h).

@@ -2,8 +2,8 @@
  * The parameter list of EXTENDED COPY (SPC-4 6.4 with LID1, SPC-4 6.3 with LID4), from a peer: may be anything. Pure.
  *
  * A list has descriptors of the copy sources and destinations (CSCD: by the NAA identifier of a logical unit), and
- * segments: so many blocks from there to here. Other kinds of either are refused. What the descriptors name is looked up
- * later, by command_copy.c.
+ * segments: so many blocks from there to here. Other kinds of either are refused. What the descriptors name is looked
+ * up later, by command_copy.c.
  */
 #ifndef TARGET_SCSI_COPY_LIST_H
 #define TARGET_SCSI_COPY_LIST_H

@@ -31,8 +31,8 @@ enum copy_phase { COPY_START, COPY_PIECE, COPY_MOVE };
  */
 bool scsi_copy_piece(struct scsi_task *task, const struct copy_piece *piece, bool to_read_only);
 
-/* The logical unit that this nexus knows by a NAA identifier, and whether it is read-only to it; the one that the task is
- * addressed to before others of the same name. NULL: none. */
+/* The logical unit that this nexus knows by a NAA identifier, and whether it is read-only to it; the one that the task
+ * is addressed to before others of the same name. NULL: none. */
 struct scsi_lu *scsi_copy_find(const struct scsi_task *task, const uint8_t *naa, bool *read_only);
 /* The one the task was addressed to. */
 struct scsi_lu *scsi_copy_addressed(const struct scsi_task *task, bool *read_only);

@@ -1,7 +1,7 @@
 /*
- * Order among tasks: COMPARE AND WRITE needs its blocks for itself from the compare to the end of the write; and a write
- * that was aborted while the device had it in hand may still land, but not on top of what is written after the abort
- * was answered, nor between two reads.
+ * Order among tasks: COMPARE AND WRITE needs its blocks for itself from the compare to the end of the write; and a
+ * write that was aborted while the device had it in hand may still land, but not on top of what is written after the
+ * abort was answered, nor between two reads.
  *
  * One rule: a task may start when no task that arrived before it, and is not over, is in its way. Tasks whose ranges
  * overlap are in each other's way when both write and one is atomic, or when the earlier one is an aborted write. So
@@ -16,7 +16,8 @@
 
 /* The task joins its LU's running ones. False: it stands in line, and its command is run when its turn comes. */
 bool scsi_order_enter(struct scsi_task *task);
-/* A task that runs leaves where it was, for this range of this LU of the same target. False: it stands in line there. */
+/* A task that runs leaves where it was, for this range of this LU of the same target. False: it stands in line
+ * there. */
 bool scsi_order_move(struct scsi_task *task, struct scsi_lu *lu, uint64_t lba, uint64_t blocks);
 /* The task, which runs, is given up. */
 void scsi_order_abort(struct scsi_task *task);

@@ -92,7 +92,8 @@ bool reservations_hold(const struct reservations *now, const struct registration
 bool persist_type_exists(unsigned type);
 bool persist_type_of_all(unsigned type); /* all registrants hold it */
 
-/* What a command does to the medium, as far as persistent reservations care (SPC-4 tables 64 and 65, SBC-3 table 13). */
+/* What a command does to the medium, as far as persistent reservations care (SPC-4 tables 64 and 65, SBC-3 table
+ * 13). */
 enum persist_class { PERSIST_CHANGES, PERSIST_READS, PERSIST_HARMLESS };
 /* May the port not do this? */
 bool reservations_forbid(const struct reservations *now, const char *port, enum persist_class class);

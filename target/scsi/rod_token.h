@@ -1,10 +1,10 @@
 /*
  * Tokens (SPC-4 5.17.6, SBC-3 4.28): who has one may have the blocks it stands for copied. Of one target; bounded.
  *
- * A token is a name of up to ROD_RANGES_MAX ranges of an LU, of the type "access upon reference": no copy of the blocks is
- * kept, they are read when the token is used. So that nobody gets other blocks than those it meant, a token is revoked
- * when any of its blocks is written through an LU of this target. Other targets and NBD exports of the same volume are
- * not seen; the type promises nothing about them.
+ * A token is a name of up to ROD_RANGES_MAX ranges of an LU, of the type "access upon reference": no copy of the blocks
+ * is kept, they are read when the token is used. So that nobody gets other blocks than those it meant, a token is
+ * revoked when any of its blocks is written through an LU of this target. Other targets and NBD exports of the same
+ * volume are not seen; the type promises nothing about them.
  *
  * Of the 512 bytes, 32 are random, and all must be right. A token that was not used for its time is over.
  */

@@ -208,8 +208,8 @@ static void finish(struct scsi_sanitize *s)
 
 static void go_on(struct scsi_sanitize *s);
 
-/* The time the step should have taken, at the rate that is set. Those that give the space back are no writes that others
- * would suffer from. */
+/* The time the step should have taken, at the rate that is set. Those that give the space back are no writes that
+ * others would suffer from. */
 static void step_over(struct scsi_sanitize *s)
 {
     uint64_t rate = s->lu->options.sanitize_rate;
@@ -264,7 +264,8 @@ static uint64_t step_bytes(const struct scsi_sanitize *s)
     return most;
 }
 
-/* So much space is given back at once: in whole rows, or it is not, and no more, so that a stop need not wait for long. */
+/* So much space is given back at once: in whole rows, or it is not, and no more, so that a stop need not wait for
+ * long. */
 static uint64_t free_bytes(const struct scsi_sanitize *s)
 {
     uint64_t row = MAX(s->lu->dev->info.optimal_io, lu_block(s->lu));

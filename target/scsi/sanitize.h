@@ -8,8 +8,8 @@
  *                             READY                        FAILED --------------------> READY
  *                                                            `--- the order ----> WAITS
  *
- * From WAITS on, every other command but INQUIRY, REPORT LUNS and REQUEST SENSE is refused at all LUs of the target that
- * show the device; it begins when those under way are over, since a late write would escape it. No abort, reset or
+ * From WAITS on, every other command but INQUIRY, REPORT LUNS and REQUEST SENSE is refused at all LUs of the target
+ * that show the device; it begins when those under way are over, since a late write would escape it. No abort, reset or
  * logout stops it. FAILED is a state that stays: part of the medium holds what it held.
  *
  * An LU with a keeper says there that it is being sanitized, from before the first write to after the last. So when the
@@ -51,7 +51,8 @@ const struct scsi_sense *scsi_sanitize_forbids(const struct scsi_lu *lu, const s
 bool scsi_sanitize_begin(struct scsi_task *task, const struct sanitize_order *order, bool immediate);
 /* Why the last order failed, or could not be begun; NULL: it did not. */
 const struct scsi_sense *scsi_sanitize_failure(const struct scsi_lu *lu);
-/* EXIT FAILURE MODE: true: the task waits, and is run again. False: there is nothing to leave, or it may not be left. */
+/* EXIT FAILURE MODE: true: the task waits, and is run again. False: there is nothing to leave, or it may not be
+ * left. */
 bool scsi_sanitize_exit(struct scsi_task *task);
 /* As the keeper has it. */
 void scsi_sanitize_interrupted(struct scsi_lu *lu, bool exit_allowed);

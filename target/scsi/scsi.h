@@ -74,7 +74,8 @@ struct scsi_lu_options {
 /* Takes SCSI_SCRATCH_PAGES pages of the loop for itself; NULL if there are none, or no memory. */
 enum { SCSI_SCRATCH_PAGES = 16 };
 struct scsi_target *scsi_target_create(struct loop *loop, const char *name /* iqn */);
-/* No nexus left. SANITIZE, and looking at a threshold, go on without one: stop it before. `stopped` runs from the loop, at once if there is none. */
+/* No nexus left. SANITIZE, and looking at a threshold, go on without one: stop it before. `stopped` runs from the loop,
+ * at once if there is none. */
 void scsi_target_stop(struct scsi_target *target, struct task *stopped);
 void scsi_target_destroy(struct scsi_target *target);
 /* 0, or -EEXIST, -EINVAL (also: the record is none), -ENOMEM. */
@@ -158,7 +159,8 @@ void scsi_task_abort(struct scsi_task *task);
 /* Ends a task that never reached a LU, e.g. wrong amount of unsolicited data: sets CHECK CONDITION and sense. */
 void scsi_task_set_sense(struct scsi_task *task, uint8_t key, uint8_t asc, uint8_t ascq);
 
-/* By the target's own LUNs. LOGICAL UNIT RESET and target resets: unit attention 29/0x for every nexus. The transport aborts its tasks itself. */
+/* By the target's own LUNs. LOGICAL UNIT RESET and target resets: unit attention 29/0x for every nexus. The transport
+ * aborts its tasks itself. */
 void scsi_lun_reset(struct scsi_target *target, const uint8_t lun[8]);
 void scsi_target_reset(struct scsi_target *target);
 /* Tasks of `nexus` were cleared by another nexus's CLEAR TASK SET: 2F/00. */

@@ -1,6 +1,6 @@
 /*
- * The soft threshold of thin provisioning (SBC-3 4.7.3.8, 6.5.8): 38/07 for all nexuses when so much of the medium is in
- * use.
+ * The soft threshold of thin provisioning (SBC-3 4.7.3.8, 6.5.8): 38/07 for all nexuses when so much of the medium is
+ * in use.
  *
  * A volume is never more than what its array has: nothing runs out when it is full. But who watches over thin volumes
  * wants to hear of it before a file system does, and members may be thin themselves. What is used up beneath is told by

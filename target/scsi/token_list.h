@@ -1,4 +1,5 @@
-/* The parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-3 5.7.2, 5.46.2), from a peer: may be anything. Pure. */
+/* The parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-3 5.7.2, 5.46.2), from a peer: may be anything.
+ * Pure. */
 #ifndef TARGET_SCSI_TOKEN_LIST_H
 #define TARGET_SCSI_TOKEN_LIST_H
 

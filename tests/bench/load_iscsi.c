@@ -3,8 +3,8 @@
  * within the command window.
  *
  * A write carries immediate data, then unsolicited Data-Out up to FirstBurstLength, then what R2Ts ask for. A read ends
- * with a Data-In that has the status, or with a SCSI Response. Digests of what is sent are computed; of what is received,
- * those of headers are checked, and those of data are left to the stamps.
+ * with a Data-In that has the status, or with a SCSI Response. Digests of what is sent are computed; of what is
+ * received, those of headers are checked, and those of data are left to the stamps.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -106,7 +106,8 @@ ssize_t load_tls_receive(struct load_tls *tls, void *bytes, uint64_t len)
     return (ssize_t)total;
 }
 
-/* The next record: where a long piece lies, or what can be put together from here on. `skip`: bytes of the first entry. */
+/* The next record: where a long piece lies, or what can be put together from here on. `skip`: bytes of the first
+ * entry. */
 static const uint8_t *next_record(struct load_tls *tls, const struct iovec *iov, unsigned count, uint64_t skip,
                                   uint64_t *len)
 {

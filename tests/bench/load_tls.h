@@ -1,9 +1,9 @@
 /*
- * TLS for the load generators, by OpenSSL. The handshake and what comes before the run block; then the descriptor is made
- * non-blocking, and receive tells by errno EAGAIN that nothing moves now, as the calls for plain sockets do.
+ * TLS for the load generators, by OpenSSL. The handshake and what comes before the run block; then the descriptor is
+ * made non-blocking, and receive tells by errno EAGAIN that nothing moves now, as the calls for plain sockets do.
  *
- * System calls are few, so that the servers are measured and not the load: one for all that is sent at once, and as much as
- * there is in one read.
+ * System calls are few, so that the servers are measured and not the load: one for all that is sent at once, and as
+ * much as there is in one read.
  */
 #ifndef TESTS_BENCH_LOAD_TLS_H
 #define TESTS_BENCH_LOAD_TLS_H

@@ -4,8 +4,8 @@
  * came, the same number of bytes must be answered; and when the client is gone nothing of it may be left, whether it
  * ended or was reset.
  *
- * Once more it comes by a listener with TLS, a piece at a time: what follows a STARTTLS in the same piece is clear text that
- * ends the connection, what is in the next piece comes over TLS, from a client that may have only the half of it.
+ * Once more it comes by a listener with TLS, a piece at a time: what follows a STARTTLS in the same piece is clear text
+ * that ends the connection, what is in the next piece comes over TLS, from a client that may have only the half of it.
  */
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /*
  * NBD requests and replies. Byte 0 of an input says how its client has introduced itself: the kind of headers, whether
- * block status was asked for, which export; the rest is what it sends in transmission. (What comes before is the affair of
- * fuzz_nbd.c.) The device holds holes and its pages are few.
+ * block status was asked for, which export; the rest is what it sends in transmission. (What comes before is the affair
+ * of fuzz_nbd.c.) The device holds holes and its pages are few.
  *
- * It is served in one piece and torn, on the server's loop and on another: the same number of bytes must be answered, and
- * in chunks these are whole messages of the right kind. Then the client is reset, and then the server asked to end it, in
- * the middle. In the end nothing of it may be left.
+ * It is served in one piece and torn, on the server's loop and on another: the same number of bytes must be answered,
+ * and in chunks these are whole messages of the right kind. Then the client is reset, and then the server asked to end
+ * it, in the middle. In the end nothing of it may be left.
  */
 #include <string.h>
 

@@ -4,8 +4,8 @@
  *
  * Every change of a sector is an entry: its value, when it was submitted and when it was answered. An entry is
  * superseded when another change that began after it ended has itself ended: then no read that begins later may see it.
- * It is buried when that other change is durable: then it may not be seen after a power cut either. A change that failed
- * may or may not have happened, or yet happen, until another supersedes it; itself it supersedes nothing.
+ * It is buried when that other change is durable: then it may not be seen after a power cut either. A change that
+ * failed may or may not have happened, or yet happen, until another supersedes it; itself it supersedes nothing.
  */
 #ifndef TESTS_UNIT_CACHE_MODEL_H
 #define TESTS_UNIT_CACHE_MODEL_H

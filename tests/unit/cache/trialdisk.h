@@ -1,10 +1,10 @@
 /*
- * A disk in memory that tries its user: it delays and reorders, holds requests until they are released, fails some, puts
- * pages of its own in the place of a reader's, and loses what is in its cache when the power is cut.
+ * A disk in memory that tries its user: it delays and reorders, holds requests until they are released, fails some,
+ * puts pages of its own in the place of a reader's, and loses what is in its cache when the power is cut.
  *
- * A write takes effect at some time before it is answered; one that fails may have taken effect in part. Three states of
- * every byte: seen by readers, completed, and stable (what a cut leaves for certain). Two changes of the same bytes in
- * flight together are a mistake of the user, and fail the test.
+ * A write takes effect at some time before it is answered; one that fails may have taken effect in part. Three states
+ * of every byte: seen by readers, completed, and stable (what a cut leaves for certain). Two changes of the same bytes
+ * in flight together are a mistake of the user, and fail the test.
  */
 #ifndef TESTS_UNIT_CACHE_TRIALDISK_H
 #define TESTS_UNIT_CACHE_TRIALDISK_H

@@ -1,6 +1,6 @@
 /*
- * For the tests of TLS: a folder with certificates made on the spot, and a client, which is OpenSSL in a thread of its own,
- * at the other end of a socket pair.
+ * For the tests of TLS: a folder with certificates made on the spot, and a client, which is OpenSSL in a thread of its
+ * own, at the other end of a socket pair.
  */
 #ifndef TESTS_UNIT_DAEMON_TLS_RIG_H
 #define TESTS_UNIT_DAEMON_TLS_RIG_H
@@ -21,14 +21,15 @@ struct tls_place {
     X509 *ca, *other;
 };
 
-/* ca.pem, other.pem (another CA), server.pem and .key, alice.pem and .key (cn:alice, dns:alice.example.org), mallory.pem
- * and .key (as alice, of the other CA), psk (carol). */
+/* ca.pem, other.pem (another CA), server.pem and .key, alice.pem and .key (cn:alice, dns:alice.example.org),
+ * mallory.pem and .key (as alice, of the other CA), psk (carol). */
 struct tls_place tls_place_make(void);
 void tls_place_drop(struct tls_place *place);
 /* "DIR/NAME", in a buffer that the eighth call after it uses again. */
 const char *tls_path(const struct tls_place *place, const char *name);
 void tls_file(const struct tls_place *place, const char *name, const char *text, size_t len, unsigned mode);
-/* NAME.pem and NAME.key, signed by one of the CAs; `names` as OpenSSL's configuration writes subjectAltName, or NULL. */
+/* NAME.pem and NAME.key, signed by one of the CAs; `names` as OpenSSL's configuration writes subjectAltName, or
+ * NULL. */
 void tls_certificate(struct tls_place *place, const char *name, bool of_other, const unsigned char *common,
                      int common_len, const char *names);
 /* With certificates, the CA of clients, and PSKs. */

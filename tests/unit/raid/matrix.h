@@ -1,6 +1,6 @@
 /*
- * The matrix of states and commands (test_state_matrix.c): what a cell is made of, and how an array is brought into each
- * state (matrix_states.c).
+ * The matrix of states and commands (test_state_matrix.c): what a cell is made of, and how an array is brought into
+ * each state (matrix_states.c).
  */
 #ifndef TESTS_UNIT_RAID_MATRIX_H
 #define TESTS_UNIT_RAID_MATRIX_H

@@ -1,6 +1,6 @@
 /*
- * Scenes: which disks of a rig are found at a start, in which order and under which names. What is decided about them is
- * decided for every order in which they may arrive (all orders of up to four, many of more), and must be the same.
+ * Scenes: which disks of a rig are found at a start, in which order and under which names. What is decided about them
+ * is decided for every order in which they may arrive (all orders of up to four, many of more), and must be the same.
  */
 #ifndef TESTS_UNIT_RAID_SCENES_H
 #define TESTS_UNIT_RAID_SCENES_H

@@ -157,7 +157,8 @@ Test(array_hang, a_write_that_hangs_costs_the_disk_and_it_comes_back_only_when_i
     rig_destroy(p.rig);
 }
 
-/* Neighbouring rows go to the new disk in one request; given up, none of them is written again before it has answered. */
+/* Neighbouring rows go to the new disk in one request; given up, none of them is written again before it has
+ * answered. */
 Test(array_hang, a_rebuild_whose_write_hangs_gives_the_disk_up_and_writes_nothing_twice)
 {
     struct patient p = patient_rig(2, RAID_1);

@@ -308,8 +308,8 @@ Test(array_journal, a_ring_that_cannot_be_read_costs_its_disk_and_no_data)
 }
 
 /*
- * The journal of the parity's disk is garbage, and the parity is not what it was to become: was the write begun, or is the
- * record torn? `payload`: the header is left. `away`: a third disk does not come back.
+ * The journal of the parity's disk is garbage, and the parity is not what it was to become: was the write begun, or is
+ * the record torn? `payload`: the header is left. `away`: a third disk does not come back.
  */
 static void garbage_case(enum sb_consistency policy, bool payload, bool away)
 {

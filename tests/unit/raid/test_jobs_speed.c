@@ -34,7 +34,8 @@ static void model_put(struct rig *rig, unsigned slot, const struct model *model)
     rig->dev[slot]->info.rotational = model->seek_ns != 0;
 }
 
-/* An array with a volume of which `percent` is written, and a blank disk in slot 1 that the rebuild has begun to fill. */
+/* An array with a volume of which `percent` is written, and a blank disk in slot 1 that the rebuild has begun to
+ * fill. */
 static struct rig *rig_rebuilding(enum raid_level level, const struct model *model, unsigned percent)
 {
     struct rig *rig = rig_create(4, DISK);

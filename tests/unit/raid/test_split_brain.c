@@ -1,6 +1,7 @@
 /*
- * Split brains on real arrays: parts of one that ran alone in turn and are joined again. Two histories are never merged:
- * the array stays down and shows both, until one is chosen; then the others' disks are stale, and rebuilt from it.
+ * Split brains on real arrays: parts of one that ran alone in turn and are joined again. Two histories are never
+ * merged: the array stays down and shows both, until one is chosen; then the others' disks are stale, and rebuilt from
+ * it.
  */
 #include <criterion/criterion.h>
 
@@ -134,7 +135,8 @@ Test(split_brain, parts_that_ran_alone_are_refused_with_all_histories_shown)
         }
 }
 
-/* The chosen part has started. Its bytes are there; the others' disks come back by a rebuild, and then all are alike. */
+/* The chosen part has started. Its bytes are there; the others' disks come back by a rebuild, and then all are
+ * alike. */
 static void expect_chosen(struct scene *scene, const struct split *split, unsigned part)
 {
     struct rig *rig = scene->rig;
@@ -280,7 +282,8 @@ static const struct overlap {
     {{"RAID 1E", RAID_1E, 5, 2, {0x15, 0x16}}, 0},      {{"RAID 5", RAID_5, 3, 2, {0x3, 0x6}}, 0},
 };
 
-/* A disk that is in both quorums knows of the first run: the second one cannot begin, so there is nothing to be parted. */
+/* A disk that is in both quorums knows of the first run: the second one cannot begin, so there is nothing to be
+ * parted. */
 Test(split_brain, of_two_quorums_that_overlap_only_the_first_runs)
 {
     for (unsigned i = 0; i < ARRAY_LENGTH(overlaps); i++) {

@@ -1,6 +1,6 @@
 /*
- * Disks that are not what they say: copies of a member, members behind by one generation or by many, superblocks torn or
- * damaged in part. Whatever is found, in whatever order, what is served is what was acknowledged last.
+ * Disks that are not what they say: copies of a member, members behind by one generation or by many, superblocks torn
+ * or damaged in part. Whatever is found, in whatever order, what is served is what was acknowledged last.
  */
 #include <criterion/criterion.h>
 

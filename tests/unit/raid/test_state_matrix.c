@@ -1,7 +1,7 @@
 /*
  * Every command in every state: it is answered, within a bounded time, in the way the table says; afterwards, with all
- * faults gone and all disks back, the array becomes whole, every byte is one that may be there, and redundancy is right on
- * the disks. Each cell is tried on an array at rest and beside writes in flight.
+ * faults gone and all disks back, the array becomes whole, every byte is one that may be there, and redundancy is right
+ * on the disks. Each cell is tried on an array at rest and beside writes in flight.
  */
 #include <criterion/criterion.h>
 

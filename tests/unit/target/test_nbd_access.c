@@ -13,7 +13,8 @@ enum { BOTH = NBD_HANDSHAKE_FIXED_NEWSTYLE | NBD_HANDSHAKE_NO_ZEROES };
 #define LIST(...)   ((const char *const[]){__VA_ARGS__}), ARRAY_LENGTH(((const char *const[]){__VA_ARGS__}))
 #define CREDENTIALS ((struct stream_credentials *)&peer_start) /* opaque: any address will do */
 
-/* A bench whose listener has this mode of TLS: "disk" is for all, "safe" over TLS only, "plain" never, "few" for some. */
+/* A bench whose listener has this mode of TLS: "disk" is for all, "safe" over TLS only, "plain" never, "few" for
+ * some. */
 static struct peer start(enum nbd_tls tls)
 {
     const struct nbd_rule rules[] = {
