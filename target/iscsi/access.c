@@ -103,9 +103,9 @@ static bool rule_copy(struct access_rule *rule, const struct iscsi_rule *from)
         rule->view = *from->view;
     return match_rule_init(&rule->whom, from->initiators, from->initiator_count, from->addresses,
                            from->address_count) &&
-           copy_text(&rule->name, from->name) &&
-           copy_text(&rule->user, from->user) && copy_text(&rule->secret, from->secret) &&
-           copy_text(&rule->target_user, from->target_user) && copy_text(&rule->target_secret, from->target_secret);
+           copy_text(&rule->name, from->name) && copy_text(&rule->user, from->user) &&
+           copy_text(&rule->secret, from->secret) && copy_text(&rule->target_user, from->target_user) &&
+           copy_text(&rule->target_secret, from->target_secret);
 }
 
 struct access_list *access_create(const struct iscsi_rule *rules, unsigned count)

@@ -43,10 +43,10 @@ struct nbd_access_options {
     unsigned rule_count;
 };
 struct nbd_export_options {
-    const char *name;        /* "" is the default export */
-    const char *description; /* may be NULL */
-    struct blkdev *dev;      /* lent */
-    bool read_only, hidden;  /* hidden: not listed */
+    const char *name;                        /* "" is the default export */
+    const char *description;                 /* may be NULL */
+    struct blkdev *dev;                      /* lent */
+    bool read_only, hidden;                  /* hidden: not listed */
     const struct nbd_access_options *access; /* NULL: everybody may, with TLS or without */
 };
 

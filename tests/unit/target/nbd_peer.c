@@ -132,7 +132,8 @@ void peer_forget(struct peer *p)
 
 void peer_export(struct peer *p, const char *name, const char *description, bool read_only, bool hidden)
 {
-    struct nbd_export_options options = {name, description, &p->disk->dev, read_only, hidden};
+    struct nbd_export_options options = {
+        .name = name, .description = description, .dev = &p->disk->dev, .read_only = read_only, .hidden = hidden};
     cr_assert_eq(nbd_server_add_export(p->server, &options), 0);
 }
 
