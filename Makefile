@@ -246,7 +246,8 @@ system: all loads
 # The sanitized daemon under the tests that send it the most unusual things.
 SAN_TESTS := $(wildcard tests/system/test_nbd_raw.sh tests/system/test_nbd_stop.sh tests/system/test_levels.sh \
              tests/system/test_hostile.sh tests/system/test_cli.sh tests/system/test_access.sh \
-             tests/system/test_iscsi_pdu.sh tests/system/test_remote_faults.sh tests/system/test_nbd_tls.sh)
+             tests/system/test_iscsi_pdu.sh tests/system/test_remote_faults.sh tests/system/test_nbd_tls.sh \
+             tests/system/test_power_sources.sh)
 system-san:
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined system TESTS="$(SAN_TESTS)"

@@ -10,7 +10,7 @@ static void watch_hear(struct task *ball);
 
 /* --- on the board's loop --- */
 
-static void send(struct power_board *board, struct power_watch *watch)
+static void tell(struct power_board *board, struct power_watch *watch)
 {
     watch->outdated = watch->away;
     if (watch->away)
@@ -37,7 +37,7 @@ static void board_enter(struct task *ball)
 {
     struct power_watch *watch = container_of(ball, struct power_watch, ball);
     LIST_INSERT_HEAD(&watch->board->watches, watch, link);
-    send(watch->board, watch);
+    tell(watch->board, watch);
 }
 
 static void board_back(struct task *ball)
@@ -47,7 +47,7 @@ static void board_back(struct task *ball)
     if (watch->leaving)
         let_go(watch);
     else if (watch->outdated)
-        send(watch->board, watch);
+        tell(watch->board, watch);
 }
 
 static void board_leave(struct task *farewell)
@@ -75,7 +75,7 @@ void power_board_set(struct power_board *board, const struct power_health *healt
     board->health = *health;
     if (!same)
         LIST_FOREACH(watch, &board->watches, link)
-    send(board, watch);
+    tell(board, watch);
 }
 
 /* --- on the watch's loop --- */

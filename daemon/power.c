@@ -13,7 +13,7 @@
 
 #define TICK_NS      1000000000ull
 #define ON_LOW_NS    60000000000ull /* how long the command that shuts down may take */
-#define ON_LOW_AGAIN 10000000000ull /* it failed: try again after this */
+#define ON_LOW_AGAIN 5000000000ull  /* it failed: try again after this */
 
 struct power_monitor {
     struct reactor *reactor;

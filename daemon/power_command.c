@@ -48,6 +48,15 @@ bool power_command_judge(int status, const char *output, struct power_reading *o
     return true;
 }
 
+/* What a command prints goes to the log and to terminals: its first line, without what is no text. */
+static void make_printable(char *text)
+{
+    text[strcspn(text, "\n")] = '\0';
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
 static void on_ended(struct command *command, enum command_end end, int number)
 {
     struct command_source *s = container_of(command, struct command_source, command);
@@ -65,7 +74,7 @@ static void on_ended(struct command *command, enum command_end end, int number)
         text_format(why, sizeof why, "the command did not end within %llu s and was killed", ANSWER_NS / 1000000000);
     else
         text_format(why, sizeof why, "the command cannot be run: %s", strerror(number));
-    why[strcspn(why, "\n")] = '\0';
+    make_printable(why);
     power_answered(&s->source, POWER_ERROR, NULL, why);
 }
 

@@ -149,7 +149,7 @@ static void take(struct nut_source *s, const char *bytes, size_t len)
     enum upsd_event event = upsd_talk_feed(&s->talk, bytes, len, &used);
     if (event == UPSD_MORE)
         return;
-    if (used < len) { /* nothing was asked that this could be the answer to */
+    if (used < len && event != UPSD_BROKEN) { /* nothing was asked that this could be the answer to */
         text_format(s->talk.why, sizeof s->talk.why, "upsd spoke without having been asked");
         event = UPSD_BROKEN;
     }

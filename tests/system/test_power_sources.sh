@@ -1,0 +1,98 @@
+# A upsd that does not behave, a command, and a folder as the kernel's; and reloads from one to the other.
+. "$(dirname "$0")/functions.sh"
+. "$(dirname "$0")/power_functions.sh"
+
+mode() { echo "$1" >"$DIR/new" && mv "$DIR/new" "$DIR/mode"; }
+mode drip
+python3 "$(dirname "$0")/fake_upsd.py" "$DIR/mode" "$DIR/port" &
+PIDS="$PIDS $!"
+wait_for test -f "$DIR/port" || fail "the false upsd does not run"
+make_disks 2 64M
+write_power "nut://ups@127.0.0.1:$(cat "$DIR/port")" 'settle = "0 s";'
+start_daemon
+well
+[ "$(field charge_percent),$(field runtime_seconds)" = 66,900 ] || fail "$($CTL power)"
+mode close
+power_is silent unknown false "upsd has ended the connection"
+mode drip
+well
+mode garbage
+power_is error unknown false "upsd sent no list of variables"
+mode drip
+well
+mode flood
+power_is error unknown false "upsd sent too many variables"
+mode drip
+well
+mode unasked
+power_is error unknown false "upsd spoke without having been asked"
+mode drip
+well
+mode control
+power_is error unknown false "upsd sent a line that cannot be"
+mode drip
+well
+mode silent
+power_is silent unknown false
+power_is silent unknown false "no answer within 5 s"
+mode drip
+well
+
+# A command; what it says is its exit status and its first line.
+printf '#!/bin/sh\nread -r status words <"%s"\necho "$words"\nexit "$status"\n' "$DIR/said" >"$DIR/ask"
+chmod 755 "$DIR/ask"
+say() { echo "$*" >"$DIR/new" && mv "$DIR/new" "$DIR/said"; }
+say 0 charge=77 runtime=600
+reload "command:$DIR/ask"
+well
+[ "$(field charge_percent),$(field runtime_seconds)" = 77,600 ] || fail "$($CTL power)"
+say 1 charge=70 runtime=500
+power_is on-battery "on battery" false
+say 2
+power_is battery-low low false
+say 7 what now
+power_is lost-on-battery low false
+say 0 charge=77 runtime=600
+well
+say 7 what now
+power_is error unknown false "the command ended with status 7: what now"
+say 0 runtime=600
+power_is charge-unknown "on mains" false
+
+# Who fails to shut the machine down is asked again.
+again() { [ "$(wc -l <"$DIR/again")" -ge 2 ]; }
+ON_LOW="/bin/sh -c 'echo again >>$DIR/again; exit 1'"
+say 2
+reload "command:$DIR/ask"
+power_is battery-low low false
+wait_for again || fail "it was not run again: $(cat "$DIR/again")"
+grep -q "error: power: $ON_LOW failed (1): it is run again" "$LOG" || fail "the log does not tell"
+reload "command:$DIR/none"
+power_is unreachable unknown false "cannot be run: No such file"
+
+# The machine's own battery.
+mkdir "$DIR/sys" "$DIR/sys/AC" "$DIR/sys/BAT0"
+supply() { echo "$2" >"$DIR/sys/$1"; }
+supply AC/type Mains
+supply AC/online 1
+supply BAT0/type Battery
+supply BAT0/status Full
+supply BAT0/capacity 99
+reload "sysfs:$DIR/sys" 'runtime_assumed = "10 min";'
+well
+[ "$(field charge_percent),$(field runtime_seconds)" = 99,600 ] || fail "$($CTL power)"
+supply AC/online 0
+supply BAT0/status Discharging
+power_is on-battery "on battery" false
+supply BAT0/capacity_level Critical
+power_is battery-low low false
+rm -r "$DIR/sys/BAT0"
+power_is lost-on-battery low false
+
+# None at all; and a daemon that is stopped while a source does not answer.
+sed -i '/^power = /,/};/d' "$CONFIG"
+$CTL reload >/dev/null
+[ "$($CTL power || :)" = "no power source is configured" ] || fail "$($CTL power)"
+reload "command:/bin/sleep 100"
+power_is unheard unknown false
+stop_daemon
