@@ -135,17 +135,14 @@ static bool find_winner(struct disk_group *group, const struct assembly_options 
 /* --- roles --- */
 
 /*
- * Its tail is blank, though one of its generations is known to have been written whole: then it had a label there. Its
- * labels may all be torn (at each of several openings) if none is behind the array's first, or behind the one that began
- * a fork, as that of a new disk does which takes another's place. And if the member is filled from end to end and has not
- * got far, nothing that was on it counts.
+ * Its tail is blank, though a member has a label there before it has one at its head (raid/label.c, L3). If the member is
+ * filled from end to end and has not got far, nothing that was on it counts.
  */
 static bool is_cut(const struct sb_array *winner, int slot, const struct sb_label *label)
 {
     const struct sb_member *member = &winner->members[slot];
     bool empty = member->state == SB_REBUILDING && !member->filling && member->missed_from == 0;
-    return label->tail_blank && !empty && history_committed(&label->array) > 0 &&
-           history_committed(&label->array) >= history_present(&label->array)->generation;
+    return label->tail_blank && !empty;
 }
 
 static enum disk_role role_of(const struct sb_array *winner, const struct assembly_disk *disk)

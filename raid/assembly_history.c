@@ -64,7 +64,8 @@ static bool share_a_live_member(const struct sb_array *old, const struct sb_arra
     return false;
 }
 
-uint64_t history_committed(const struct sb_array *array)
+/* The last generation of which it is known that all who were live had it. */
+static uint64_t history_committed(const struct sb_array *array)
 {
     return array->committed == 0 && array->generation > 0 ? array->generation - 1 : array->committed;
 }

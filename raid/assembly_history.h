@@ -38,8 +38,6 @@ void history_make_room(struct sb_array *array);
 
 /* The last line of a history. */
 const struct sb_fork *history_present(const struct sb_array *array);
-/* The last generation of which it is known that all who were live had it. */
-uint64_t history_committed(const struct sb_array *array);
 
 /*
  * Is this the label of the member that was in `slot` when it left us, under a history that is part of ours? Had it run

@@ -5,13 +5,15 @@
  * a script cut short at some request:
  *
  *     write    head copy, flush, tail copy, flush
- *     fresh    zero the headers of all copies, flush, then as write
+ *     fresh    zero the headers of all copies, flush, tail copy, flush, head copy, flush
+ *     erase    zero the headers of all copies, flush
  *
  * L1  The other slot (the member's newest label until then) is not touched by a write that is not fresh.
- * L2  The tail copy is written only when the head copy is durable. So of the two copies of a slot at most one is torn.
- *
- * L3  So a member that was written to the end of a fresh label has a copy at its tail, whatever comes: one whose tail is
+ * L2  The second copy is written only when the first is durable. So of the two copies of a slot at most one is torn.
+ * L3  The first label of a disk stands at the tail before it stands at the head. So a member with a label at its head has
+ *     one at its tail, whatever comes (by L1 and L2 the next ones destroy one of two slots at most): one whose tail is
  *     blank has lost it, and what stood before it (a file that was cut short and made as long again).
+ * L4  Headers are zeroed at the tail first: what is left of a fresh label whose head could not be written stands there.
  *
  * The device sees requests no longer than it allows. The tail is looked for by the disk's size when reading, since
  * nothing else is known yet; and, with a label from the head of a disk that has another size than that says (it grew),
@@ -44,20 +46,19 @@ struct label_scratch {
 };
 
 /* clang-format off */
-#define WRITE_STEPS                                                                                                    \
-    {WRITE_COPY, AT_HEAD, PLACE_OF_LABEL}, {FLUSH, 0, 0},                                                              \
-    {WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}
+#define HEAD_STEPS {WRITE_COPY, AT_HEAD, PLACE_OF_LABEL}, {FLUSH, 0, 0}
+#define TAIL_STEPS {WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}
 #define ERASE_STEPS                                                                                                    \
-    {ZERO_HEADER, AT_HEAD, 0}, {ZERO_HEADER, AT_HEAD, 1},                                                              \
     {ZERO_HEADER, AT_TAIL_OF_DISK, 0}, {ZERO_HEADER, AT_TAIL_OF_DISK, 1},                                              \
-    {ZERO_HEADER, AT_TAIL_OF_LABEL, 0}, {ZERO_HEADER, AT_TAIL_OF_LABEL, 1}, {FLUSH, 0, 0}
+    {ZERO_HEADER, AT_TAIL_OF_LABEL, 0}, {ZERO_HEADER, AT_TAIL_OF_LABEL, 1},                                            \
+    {ZERO_HEADER, AT_HEAD, 0}, {ZERO_HEADER, AT_HEAD, 1}, {FLUSH, 0, 0}
 
 static const struct label_step read_script[] = {
     {READ_COPY, AT_HEAD, 0}, {READ_COPY, AT_HEAD, 1},
     {READ_COPY, AT_TAIL_OF_DISK, 0}, {READ_COPY, AT_TAIL_OF_DISK, 1},
     {READ_COPY, AT_TAIL_OF_LABEL, 0}, {READ_COPY, AT_TAIL_OF_LABEL, 1}, {END, 0, 0}};
-static const struct label_step write_script[] = {WRITE_STEPS, {END, 0, 0}};
-static const struct label_step fresh_script[] = {ERASE_STEPS, WRITE_STEPS, {END, 0, 0}};
+static const struct label_step write_script[] = {HEAD_STEPS, TAIL_STEPS, {END, 0, 0}};
+static const struct label_step fresh_script[] = {ERASE_STEPS, TAIL_STEPS, HEAD_STEPS, {END, 0, 0}};
 static const struct label_step erase_script[] = {ERASE_STEPS, {END, 0, 0}};
 /* clang-format on */
 

@@ -4,14 +4,15 @@
  * label_read() reads the four copies, takes the one with the highest generation, and says in which of the two slots it
  * stands (label->place). label_write() writes the slot that label->place names, first at the head, then at the tail,
  * each flushed. A torn write leaves the other slot. Both are asynchronous; the caller embeds the operation and is told
- * in `done`, never from within the call.
+ * in `done`, never from within the call. A write that failed may have left the label in one copy, or in both.
  *
  * The writer must never name the slot in which the member's newest label stands: the other one, each time. Going by the
  * generation's parity would not do. A member may miss a generation (a crash while it was written), and a label may stand
  * in one of its two copies only (a crash between them); the next generation but one would then destroy it.
  *
  * A disk whose copies are not to be believed (it comes from another array, or back from a history of its own) may hold
- * a higher generation in the other slot. The first label written to such a disk must be written `fresh`.
+ * a higher generation in the other slot. The first label written to any disk must be written `fresh`: it goes to the tail
+ * before it goes to the head, so that a label at the head without one at the tail tells of a disk that was cut short.
  */
 #ifndef RAID_LABEL_H
 #define RAID_LABEL_H

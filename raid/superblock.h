@@ -152,8 +152,8 @@ struct sb_label {
     struct uuid member;
     unsigned slot;
     uint64_t tail_generation; /* not on disk: of the newest copy found at the tail; 0: none */
-    bool tail_blank;          /* not on disk: no copy was ever written at the tail, or it was cut off */
-    unsigned place; /* 0 or 1, not on disk: which of the two slots of copies this one was read from, or goes to */
+    bool tail_blank; /* not on disk: there is nothing at the tail, where a copy was before there was one here */
+    unsigned place;  /* 0 or 1, not on disk: which of the two slots of copies this one was read from, or goes to */
 };
 
 /*

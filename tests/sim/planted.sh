@@ -82,7 +82,7 @@ plants()
 plant acknowledged-before-recorded 2000 \
     raid/array_members.c 's/if (losses_recorded(array) || array->frozen)/if (true)/'
 plant labels-not-flushed 2000 \
-    raid/label.c 's/, {FLUSH, 0, 0}, *\\$/, \\/; s/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}, {FLUSH, 0, 0}/{WRITE_COPY, AT_TAIL_OF_LABEL, PLACE_OF_LABEL}/'
+    raid/label.c 's/\({WRITE_COPY, [A-Z_]*, PLACE_OF_LABEL}\), {FLUSH, 0, 0}/\1/'
 plant stale-member-accepted 2000 \
     raid/assembly.c 's/if (history_is_current(winner, &label->array))/if (true)/' \
     raid/array_members.c 's/sb_member_move(&array->description.members\[slot\], SB_FAILED);/;/'

@@ -42,27 +42,19 @@ Test(assembly_members, a_disk_that_has_lost_its_end_is_stale)
     static const struct {
         const char *what;
         unsigned later;
-        bool fork, filling;
+        bool filling;
         enum sb_member_state state;
         uint64_t missed_from;
         bool stale;
-        uint64_t committed;
     } cases[] = {
-        {"in service", 3, false, false, SB_ACTIVE, 0, true, 0},
-        {"created", 0, false, false, SB_ACTIVE, 0, false, 0},
-        {"a new disk in another one's place, its first label torn", 3, true, false, SB_ACTIVE, 0, false, 0},
-        {"the same, and again at the next opening", 4, true, false, SB_ACTIVE, 0, false, 3},
-        {"the same, and then written whole", 4, true, false, SB_ACTIVE, 0, true, 4},
-        {"a new disk", 3, false, false, SB_REBUILDING, 0, false, 0},
-        {"filled in part", 3, false, true, SB_REBUILDING, 0, true, 0},
-        {"being caught up", 3, false, false, SB_REBUILDING, 1, true, 0},
+        {"in service", 3, false, SB_ACTIVE, 0, true},          {"just created", 0, false, SB_ACTIVE, 0, true},
+        {"a new disk", 3, false, SB_REBUILDING, 0, false},     {"filled in part", 3, true, SB_REBUILDING, 0, true},
+        {"being caught up", 3, false, SB_REBUILDING, 1, true},
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct sb_array base = simple(3, RAID_5), a = later(&base, cases[i].later);
         a.generation = cases[i].later + 1;
         a.clean = true;
-        a.committed = cases[i].committed;
-        a.forks[0].generation = cases[i].fork ? 4 : 1;
         a.members[1].state = cases[i].state;
         a.members[1].filling = cases[i].filling;
         a.members[1].missed_from = cases[i].missed_from;

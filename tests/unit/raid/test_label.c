@@ -105,31 +105,48 @@ Test(label, generations_take_turns_in_two_slots_with_a_copy_of_both_at_the_tail)
     bench_destroy(b);
 }
 
-Test(label, the_head_is_durable_before_the_tail_is_touched)
+static uint64_t generation_at(struct bench *b, uint64_t off)
 {
-    struct bench *b = bench_create(512);
-    write_generation(b, 10);
-    write_generation(b, 11);
-    b->disk->latency_ns = 1000;
-    b->label.array.generation = 12;
-    b->label.place = 0;
-    b->over = false;
-    b->op = (struct label_op){.dev = &b->disk->dev, .label = &b->label, .done = on_done};
-    uint64_t flushes = b->disk->flushes;
-    label_write(&b->op);
-    testloop_run_ready(b->t);
-    while (!b->over) {
-        struct sb_label *found = &b->found;
-        superblock_decode(b->disk->bytes + TAIL + SB_HEAD_0, SB_SLOT_BYTES, found, NULL, 0);
-        uint64_t tail = found->array.generation;
-        superblock_decode(b->disk->bytes + SB_HEAD_0, SB_SLOT_BYTES, found, NULL, 0);
-        if (tail == 12)
-            cr_expect(found->array.generation == 12 && b->disk->flushes > flushes);
-        b->t->loop.now_ns += 1000;
+    enum sb_verdict verdict = superblock_decode(b->disk->bytes + off, SB_SLOT_BYTES, &b->found, NULL, 0);
+    return verdict == SB_VALID ? b->found.array.generation : 0;
+}
+
+/* Looked at after each request: where the second copy is there, the first is, and was flushed. */
+Test(label, the_second_copy_is_touched_when_the_first_is_durable)
+{
+    static const struct {
+        const char *what;
+        bool fresh;
+        uint64_t first, second, flushes;
+    } cases[] = {
+        {"a label goes to the head first", false, SB_HEAD_0, TAIL + SB_HEAD_0, 2},
+        {"the first one of a disk to the tail", true, TAIL + SB_HEAD_0, SB_HEAD_0, 3},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct bench *b = bench_create(512);
+        write_generation(b, 10);
+        write_generation(b, 11);
+        b->disk->latency_ns = 1000;
+        b->label.array.generation = 12;
+        b->label.place = 0;
+        b->over = false;
+        b->op = (struct label_op){.dev = &b->disk->dev, .label = &b->label, .fresh = cases[i].fresh, .done = on_done};
+        uint64_t flushes = b->disk->flushes, at_first = 0;
+        label_write(&b->op);
         testloop_run_ready(b->t);
+        while (!b->over) {
+            bool first = generation_at(b, cases[i].first) == 12, second = generation_at(b, cases[i].second) == 12;
+            if (first && at_first == 0)
+                at_first = b->disk->flushes;
+            cr_expect(!second || (first && b->disk->flushes > at_first), "%s", cases[i].what);
+            b->t->loop.now_ns += 1000;
+            testloop_run_ready(b->t);
+        }
+        cr_expect_neq(at_first, 0, "%s", cases[i].what);
+        cr_expect_eq(generation_at(b, cases[i].second), 12, "%s", cases[i].what);
+        cr_expect_eq(b->disk->flushes, flushes + cases[i].flushes, "%s", cases[i].what);
+        bench_destroy(b);
     }
-    cr_expect_eq(b->disk->flushes, flushes + 2);
-    bench_destroy(b);
 }
 
 Test(label, a_torn_write_leaves_the_generation_before)
@@ -427,6 +444,24 @@ Test(label, a_write_stops_at_the_first_error)
     add_fault(fault, 1 << BLK_FLUSH, 0, 0);
     cr_expect_eq(run(b, fault, label_write, false), BLK_TIMEOUT);
     cr_expect_eq(b->disk->writes, 1, "the tail is not touched");
+    test_close(b->t, fault);
+    testloop_destroy(b->t);
+    free(b);
+}
+
+/* The label stands at the tail then. It must not stay there because the head cannot be written. */
+Test(label, a_first_label_whose_head_was_refused_is_erased)
+{
+    struct bench *b = bench_create(512);
+    struct blkdev *fault = fault_create(&b->t->loop, &b->disk->dev);
+    b->label.array.generation = 10;
+    add_fault(fault, 1 << BLK_WRITE, 0, MIB);
+    cr_expect_eq(run(b, fault, label_write, true), BLK_MEDIA);
+    cr_expect_eq(read_generation(b), 10, "at the tail");
+    add_fault(fault, 1 << BLK_WRITE_ZEROES, 0, MIB);
+    cr_expect_eq(run(b, fault, label_erase, false), BLK_MEDIA);
+    cr_expect_eq(read_generation(b), 0);
+    cr_expect_eq(b->op.verdict, SB_NONE);
     test_close(b->t, fault);
     testloop_destroy(b->t);
     free(b);

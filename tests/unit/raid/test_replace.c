@@ -266,6 +266,38 @@ Test(replace, a_crash_at_any_point_loses_nothing)
     }
 }
 
+/* Opened, and of that the heads of the disks alone keep what was written: the power fails between the copies of labels. */
+static void open_by_half(struct rig *rig)
+{
+    static uint8_t tails[RIG_DISKS][SB_TAIL_BYTES];
+    for (unsigned i = 0; i < rig->count; i++)
+        memcpy(tails[i], rig->mem[i]->bytes + DISK - SB_TAIL_BYTES, SB_TAIL_BYTES);
+    cr_assert(rig_assemble(rig, (1u << rig->count) - 1, false), "%s", rig->assembly.reason);
+    rig_kill(rig);
+    for (unsigned i = 0; i < rig->count; i++)
+        memcpy(rig->mem[i]->bytes + DISK - SB_TAIL_BYTES, tails[i], SB_TAIL_BYTES);
+}
+
+/* Killed within the first label of the new disk, among other moments, and again before a label of it was whole. */
+Test(replace, a_new_disk_none_of_whose_labels_was_written_whole_is_not_taken_for_one_that_was_cut)
+{
+    bool over = false;
+    for (uint64_t at = 0; !over; at++) {
+        struct rig *rig = rig_create(2, DISK);
+        unsigned disk = begin(rig, RAID_JBOD, 2 * MIB);
+        cr_assert(rig_replace(rig, SLOT, disk), "%s", rig->message);
+        rig_wait(rig, at * 90000);
+        over = !running(rig);
+        rig_kill(rig);
+        for (unsigned opening = 0; opening < 3; opening++)
+            open_by_half(rig);
+        cr_assert(rig_assemble(rig, (1u << rig->count) - 1, false), "at %u: %s", (unsigned)at, rig->assembly.reason);
+        cr_expect_eq(rig->assembly.verdict, ASSEMBLY_COMPLETE, "at %u: %s", (unsigned)at, rig->assembly.reason);
+        cr_expect(rig_holds(rig, "v", 1), "at %u", (unsigned)at);
+        rig_destroy(rig);
+    }
+}
+
 Test(replace, rows_that_are_given_back_or_filled_meanwhile)
 {
     struct rig *rig = rig_create(4, DISK);
