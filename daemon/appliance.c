@@ -159,9 +159,7 @@ void appliance_stop(struct appliance *a, void (*progress)(void))
     struct live_export *export;
     while ((export = TAILQ_FIRST(&a->exports)) != NULL) {
         TAILQ_REMOVE(&a->exports, export, link);
-        free(export->name);
-        free(export->volume);
-        free(export);
+        live_export_free(export);
     }
 }
 

@@ -748,28 +748,28 @@ static bool assemble_options(struct appliance *a, const struct live_array *live,
     return true;
 }
 
+/* False: a->message. It runs, or, frozen, is used by who cannot be cut off. */
+static bool is_to_be_started(struct appliance *a, struct live_array *live, const char *prefer)
+{
+    if (live == NULL || live->array == NULL)
+        return true;
+    if (prefer == NULL && live_array_is_frozen(live))
+        return live_array_thaw(a, live, a->message, sizeof a->message);
+    text_format(a->message, sizeof a->message, "array %s runs already%s", live->name,
+                prefer != NULL ? ": there is no split brain that a disk could decide" : "");
+    return false;
+}
+
 const char *appliance_array_assemble(struct appliance *a, const char *array, bool force, const char *prefer)
 {
     struct assembly_options options = {.force = force};
     struct live_array *live = live_array_find(a, array);
-    if (live != NULL && live->array != NULL) {
-        text_format(a->message, sizeof a->message, "array %s runs already%s", array,
-                    prefer != NULL               ? ": there is no split brain that a disk could decide"
-                    : live_array_is_frozen(live) ? ", frozen: bring its disks back, then restart corbeld"
-                                                 : "");
+    if (!is_to_be_started(a, live, prefer) || !assemble_options(a, live, prefer, &options))
         return a->message;
-    }
-    if (!assemble_options(a, live, prefer, &options))
-        return a->message;
-    live_arrays_start(a, a->config, &options, array);
+    if (live_array_start_again(a, array, &options))
+        return NULL;
     live = live_array_find(a, array);
-    if (live == NULL || live->array == NULL) {
-        text_format(a->message, sizeof a->message, "array %s is not started: %s", array,
-                    live != NULL ? live->reason : "the config does not name it");
-        return a->message;
-    }
-    live_patrols(a, a->config);
-    live_rates(a, a->config);
-    live_serve(a, a->config, NULL, NULL);
-    return NULL;
+    text_format(a->message, sizeof a->message, "array %s is not started: %s", array,
+                live != NULL ? live->reason : "the config does not name it");
+    return a->message;
 }

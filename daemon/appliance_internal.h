@@ -217,6 +217,13 @@ bool live_array_is_frozen(struct live_array *live);
 void live_remotes_stop(struct appliance *a);
 void live_remotes_free(struct appliance *a);
 
+/* --- appliance_thaw.c --- */
+
+/* An array that does not run: assemble it, and serve its volumes. */
+bool live_array_start_again(struct appliance *a, const char *name, const struct assembly_options *options);
+/* One that is frozen runs no more, and nobody uses it. False, and why: somebody cannot be cut off. */
+bool live_array_thaw(struct appliance *a, struct live_array *live, char *why, size_t why_len);
+
 /* --- appliance_scrub.c --- */
 
 /* How often the volumes of all arrays are scrubbed, as the config says. */
@@ -252,8 +259,11 @@ void live_keepers_free(struct live_target *target);
  */
 typedef void (*live_told)(void *data, const char *kind, const char *name, bool served);
 void live_serve(struct appliance *a, const struct config *config, live_told told, void *data);
+/* No export and no target has a volume of this array any more; their clients are cut off. False, and why. */
+bool live_unserve(struct appliance *a, const char *array, char *why, size_t why_len);
 /* Removes targets that the config does not have any more: their sessions are asked to end. */
 void live_retire(struct appliance *a, const struct config *config, live_told told, void *data);
+void live_export_free(struct live_export *export);
 struct live_export *live_export_find(struct appliance *a, const char *name);
 struct live_target *live_target_find(struct appliance *a, const char *name);
 /* Can the addresses be bound? Tried and let go. */

@@ -34,7 +34,8 @@ struct live_remote {
     bool silent;               /* when last looked at */
     const struct blkdev *left; /* gone, and not to come back by itself */
     unsigned pause_s;
-    time_t next; /* monotonic seconds */
+    time_t next;  /* monotonic seconds */
+    time_t heard; /* when it answered last; 0: never */
     char said[512];
     struct helper_job job; /* a knock */
     bool answers;          /* its result */
@@ -184,13 +185,8 @@ static void have_it_noticed(struct appliance *a, struct live_array *live)
 }
 
 /* What the disk says of itself does not matter yet. */
-static bool must_wait(struct appliance *a, struct live_array *live, struct live_remote *remote,
-                      const struct blkdev *gone)
+static bool must_wait(struct appliance *a, struct live_array *live, const struct blkdev *gone)
 {
-    if (live_array_is_frozen(live)) {
-        say_once(remote, live->name, "the array is frozen; restart corbeld when all its disks are back");
-        return true;
-    }
     for (unsigned i = 0; gone != NULL && i < live->slots; i++)
         if (live->disks[i].remote == gone && live_slot_is_written(live, i)) {
             have_it_noticed(a, live);
@@ -205,7 +201,7 @@ static enum comeback join_again(struct appliance *a, struct live_array *live, st
     char why[512] = "";
     int slot;
     enum comeback result = LATER;
-    if (must_wait(a, live, remote, gone))
+    if (must_wait(a, live, gone))
         return LATER;
     struct scan scan = {0};
     struct sb_array *description = live_array_describe(live);
@@ -231,14 +227,33 @@ static enum comeback join_again(struct appliance *a, struct live_array *live, st
 static enum comeback start_again(struct appliance *a, const struct config_array *config)
 {
     struct assembly_options options = {0};
-    live_arrays_start(a, a->config, &options, config->name.text);
-    const struct live_array *live = live_array_find(a, config->name.text);
-    if (live == NULL || live->array == NULL)
+    return live_array_start_again(a, config->name.text, &options) ? BACK : LATER;
+}
+
+/* Have all disks answered lately whose devices are gone? */
+static bool all_answer(struct appliance *a, const struct live_array *live)
+{
+    for (unsigned i = 0; i < live->slots; i++)
+        if (live->disks[i].remote != NULL && remote_is_gone(live->disks[i].remote)) {
+            time_t heard = remote_named(a, live->disks[i].path)->heard;
+            if (heard == 0 || now_s() - heard > 2 * PAUSE_MAX_S)
+                return false;
+        }
+    return true;
+}
+
+static enum comeback thaw(struct appliance *a, const struct config_array *config, struct live_array *live,
+                          struct live_remote *remote)
+{
+    char why[512];
+    if (!all_answer(a, live)) {
+        say_once(remote, live->name, "the array is frozen, and starts anew when all its disks answer");
         return LATER;
-    live_patrols(a, a->config);
-    live_rates(a, a->config);
-    live_serve(a, a->config, NULL, NULL);
-    return BACK;
+    }
+    if (live_array_thaw(a, live, why, sizeof why))
+        return start_again(a, config);
+    say_once(remote, live->name, why);
+    return LATER;
 }
 
 /* --- each second --- */
@@ -271,7 +286,10 @@ static void rest(struct live_remote *remote)
 static void answered(struct appliance *a, const struct config_array *config, struct live_array *live,
                      struct live_remote *remote, const struct blkdev *gone)
 {
-    enum comeback result = live->array != NULL ? join_again(a, live, remote, gone) : start_again(a, config);
+    remote->heard = now_s();
+    enum comeback result = live->array == NULL          ? start_again(a, config)
+                           : live_array_is_frozen(live) ? thaw(a, config, live, remote)
+                                                        : join_again(a, live, remote, gone);
     if (live->array == NULL && result == LATER)
         return; /* the scan has looked: what is silent still is known */
     remote->silent = result == LATER;

@@ -45,8 +45,16 @@ struct export_call {
     struct appliance *appliance;
     struct nbd_export_options options;
     struct nbd_access_options access;
+    struct task removed;
     int error;
 };
+
+void live_export_free(struct live_export *export)
+{
+    free(export->name);
+    free(export->volume);
+    free(export);
+}
 
 static void run_add_export(struct sync_call *call)
 {
@@ -414,6 +422,87 @@ void live_retire(struct appliance *a, const struct config *config, live_told tol
         log_notice("iSCSI target %s is removed: its sessions are asked to log out", target->name);
         told(data, "removal of iSCSI target", target->name, true);
     }
+}
+
+/* --- the end of an array's volumes --- */
+
+static bool is_volume_of(const char *volume, const char *array)
+{
+    size_t len = strlen(array);
+    return strncmp(volume, array, len) == 0 && volume[len] == '/';
+}
+
+static bool target_shows(const struct live_target *target, const char *array)
+{
+    for (unsigned i = 0; i < target->luns_count; i++)
+        if (is_volume_of(target->luns[i].volume, array))
+            return true;
+    return false;
+}
+
+static void export_is_removed(struct task *task)
+{
+    sync_finish(&container_of(task, struct export_call, removed)->call);
+}
+
+static void run_remove_export(struct sync_call *call)
+{
+    struct export_call *c = container_of(call, struct export_call, call);
+    c->removed.run = export_is_removed;
+    c->error = nbd_server_remove_export(c->appliance->nbd, c->options.name, 0, &c->removed);
+    ASSERT(c->error == 0);
+}
+
+static void run_cut_target(struct sync_call *call)
+{
+    struct target_call *c = container_of(call, struct target_call, call);
+    c->stopped.run = unregistered;
+    c->error = iscsi_server_remove_target(c->appliance->iscsi, c->target->name, 0, &c->stopped);
+    ASSERT(c->error == 0);
+}
+
+static void exports_remove(struct appliance *a, const char *array)
+{
+    struct live_export *export = TAILQ_FIRST(&a->exports), *next;
+    for (; export != NULL; export = next) {
+        next = TAILQ_NEXT(export, link);
+        if (!is_volume_of(export->volume, array))
+            continue;
+        struct export_call c = {.appliance = a, .options.name = export->name};
+        sync_call(&c.call, reactor_loop(a->reactors[0]), run_remove_export);
+        TAILQ_REMOVE(&a->exports, export, link);
+        live_export_free(export);
+    }
+}
+
+static void targets_remove(struct appliance *a, const char *array)
+{
+    struct live_target *target = TAILQ_FIRST(&a->targets), *next;
+    for (; target != NULL; target = next) {
+        next = TAILQ_NEXT(target, link);
+        if (!target_shows(target, array))
+            continue;
+        struct target_call c = {.appliance = a, .target = target};
+        sync_call(&c.call, reactor_loop(a->reactors[0]), run_cut_target);
+        TAILQ_REMOVE(&a->targets, target, link);
+        target_free(target);
+    }
+}
+
+bool live_unserve(struct appliance *a, const char *array, char *why, size_t why_len)
+{
+    const struct live_target *target;
+    targets_sweep(a);
+    TAILQ_FOREACH(target, &a->leaving, link)
+    if (target_shows(target, array)) {
+        text_format(why, why_len,
+                    "array %s is used: sessions of iSCSI target %s, which was removed, have not ended yet", array,
+                    target->name);
+        return false;
+    }
+    exports_remove(a, array);
+    targets_remove(a, array);
+    return true;
 }
 
 void live_targets_close(struct appliance *a)

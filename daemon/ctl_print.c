@@ -54,7 +54,7 @@ void print_arrays(const json_t *status)
         printf("%-16s %-12s %-6zu %-8zu %s\n", text(array, "name"), state,
                json_array_size(json_object_get(array, "members")), json_array_size(json_object_get(array, "volumes")),
                strncmp(state, "not ", 4) == 0 ? text(array, "reason")
-               : strcmp(state, "frozen") == 0 ? "bring its disks back, then restart corbeld"
+               : strcmp(state, "frozen") == 0 ? "bring its disks back, then corbelctl array assemble"
                                               : activity(array, doing, sizeof doing));
     }
 }

@@ -62,7 +62,8 @@ struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits 
 /* Closes nothing: only when no connection is left (nbd_server_drain). */
 void nbd_server_destroy(struct nbd_server *server);
 /* 0, -EEXIST, -ENOMEM; -EINVAL: a text longer than NBD_NAME_MAX, rules that are none, a device that takes less than a
- * page at once, or whose loop has hardly any pages. An export stays until the server is destroyed. */
+ * page at once, or whose loop has hardly any pages. An export stays until it is removed, or the server
+ * is destroyed. */
 int nbd_server_add_export(struct nbd_server *server, const struct nbd_export_options *options);
 
 /* For STARTTLS from now on; lent. NULL, as at first: it is refused. */
@@ -77,6 +78,12 @@ bool nbd_client_pattern_valid(const char *pattern);
  */
 int nbd_server_set_access(struct nbd_server *server, const char *name, const struct nbd_access_options *options,
                           uint64_t grace_ns);
+
+/*
+ * From now on there is no such export; its connections are asked to end, and cut after grace_ns. `removed` runs on the
+ * server's loop when the last is gone: then the device is lent no more. 0, -ENOENT.
+ */
+int nbd_server_remove_export(struct nbd_server *server, const char *name, uint64_t grace_ns, struct task *removed);
 
 /* A stream that arrived at a listener with this mode of TLS. */
 void nbd_conn_open(struct nbd_server *server, struct stream *stream, enum nbd_tls tls);

@@ -9,7 +9,8 @@
  *                to another loop goes after it.
  *   over_task    connection -> server, once: nothing of mine moves any more.
  *
- * A connection is freed when it is over and no order is underway: so an order never meets freed memory.
+ * A connection is freed when it is over and no order is underway: so an order never meets freed memory. An export that
+ * was removed is freed when no connection in the list has it.
  */
 #include "target/nbd/server.h"
 
@@ -81,6 +82,15 @@ static void export_free(struct nbd_export *export)
     free(export->description);
     free(export->twin);
     free(export);
+}
+
+static struct nbd_export *export_named(struct nbd_server *server, const char *name)
+{
+    struct nbd_export *export;
+    STAILQ_FOREACH(export, &server->exports, link)
+    if (strcmp(export->name, name) == 0)
+        return export;
+    return NULL;
 }
 
 /* Of its device: one for all its exports. NULL: no memory. */
@@ -190,6 +200,7 @@ struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits 
         server->limits.negotiation_ns = DEFAULT_NEGOTIATION_NS;
     server->grace.fire = grace_over;
     STAILQ_INIT(&server->exports);
+    STAILQ_INIT(&server->leaving);
     STAILQ_INIT(&server->turns);
     TAILQ_INIT(&server->connections);
     return server;
@@ -197,7 +208,7 @@ struct nbd_server *nbd_server_create(struct loop *loop, const struct nbd_limits 
 
 void nbd_server_destroy(struct nbd_server *server)
 {
-    ASSERT(server->connection_count == 0);
+    ASSERT(server->connection_count == 0 && STAILQ_EMPTY(&server->leaving));
     timer_stop(server->loop, &server->grace);
     struct nbd_export *export;
     while ((export = STAILQ_FIRST(&server->exports)) != NULL) {
@@ -321,15 +332,54 @@ static void check_drained(struct nbd_server *server)
     server->drained = NULL;
 }
 
+/* What it serves, or will; of a twin, the export itself. NULL: it has not chosen. */
+static const struct nbd_export *conn_export(const struct nbd_conn *conn)
+{
+    const struct nbd_export *chosen = conn->handed_over ? conn->export : conn->negotiation.chosen;
+    return chosen != NULL ? export_proper(chosen) : NULL;
+}
+
+static bool has_turns(const struct nbd_export_list *exports, const struct nbd_turns *turns)
+{
+    const struct nbd_export *export;
+    STAILQ_FOREACH(export, exports, link)
+    if (export->turns == turns)
+        return true;
+    return false;
+}
+
+static void leave_if_unused(struct nbd_server *server, struct nbd_export *export)
+{
+    const struct nbd_conn *conn;
+    struct nbd_turns *turns = export->turns;
+    TAILQ_FOREACH(conn, &server->connections, link)
+    if (conn_export(conn) == export)
+        return;
+    STAILQ_REMOVE(&server->leaving, export, nbd_export, link);
+    if (!has_turns(&server->exports, turns) && !has_turns(&server->leaving, turns)) {
+        STAILQ_REMOVE(&server->turns, turns, nbd_turns, link);
+        free(turns);
+    }
+    loop_defer(server->loop, export->removed);
+    export_free(export);
+}
+
 static void free_if_over(struct nbd_conn *conn)
 {
     struct nbd_server *server = conn->server;
     if (!conn->over || conn->order_underway)
         return;
+    const struct nbd_export *export = conn_export(conn);
     TAILQ_REMOVE(&server->connections, conn, link);
     server->connection_count--;
     timer_stop(server->loop, &conn->drop);
     nbd_conn_free(conn);
+    struct nbd_export *leaving;
+    STAILQ_FOREACH(leaving, &server->leaving, link)
+    if (leaving == export)
+        break;
+    if (leaving != NULL)
+        leave_if_unused(server, leaving);
     check_drained(server);
 }
 
@@ -421,6 +471,37 @@ bool nbd_server_drop(struct nbd_server *server, uint32_t id, uint64_t grace_ns)
     return false;
 }
 
+/* It has not chosen yet: whatever it has asked of this export is forgotten. */
+static void forget_export(struct nbd_conn *conn, const struct nbd_export *export)
+{
+    struct nbd_negotiation *n = &conn->negotiation;
+    if (conn->handed_over)
+        return;
+    if (n->next == export)
+        n->next = STAILQ_NEXT(export, link);
+    if (n->contexts_of == export->name)
+        n->contexts_of = NULL;
+}
+
+int nbd_server_remove_export(struct nbd_server *server, const char *name, uint64_t grace_ns, struct task *removed)
+{
+    struct nbd_export *export = export_named(server, name);
+    struct nbd_conn *conn;
+    if (export == NULL)
+        return -ENOENT;
+    TAILQ_FOREACH(conn, &server->connections, link)
+    {
+        forget_export(conn, export);
+        if (conn_export(conn) == export && !conn->over)
+            end_politely(conn, grace_ns);
+    }
+    STAILQ_REMOVE(&server->exports, export, nbd_export, link);
+    STAILQ_INSERT_TAIL(&server->leaving, export, link);
+    export->removed = removed;
+    leave_if_unused(server, export);
+    return 0;
+}
+
 /* --- access --- */
 
 /* Those who chose this export, and would get another one now, or none. */
@@ -431,8 +512,7 @@ static void end_those_who_may_not(struct nbd_server *server, const struct nbd_ex
     TAILQ_FOREACH(conn, &server->connections, link)
     {
         const struct nbd_export *chosen = conn->handed_over ? conn->export : conn->negotiation.chosen;
-        if (conn->over || chosen == NULL || export_proper(chosen) != export ||
-            nbd_access_judge(&conn->client, export, &error) == chosen)
+        if (conn->over || conn_export(conn) != export || nbd_access_judge(&conn->client, export, &error) == chosen)
             continue;
         log_notice("nbd: %s: may not use export \"%s\" as before: asked to end", conn->peer, export->name);
         end_politely(conn, grace_ns);
@@ -442,10 +522,7 @@ static void end_those_who_may_not(struct nbd_server *server, const struct nbd_ex
 int nbd_server_set_access(struct nbd_server *server, const char *name, const struct nbd_access_options *options,
                           uint64_t grace_ns)
 {
-    struct nbd_export *export;
-    STAILQ_FOREACH(export, &server->exports, link)
-    if (strcmp(export->name, name) == 0)
-        break;
+    struct nbd_export *export = export_named(server, name);
     if (export == NULL)
         return -ENOENT;
     int error = set_rules(export, options);

@@ -1,9 +1,9 @@
 /*
  * Inside the NBD target: the server's table of exports and its list of connections.
  *
- * Exports are only ever added, and constant once added, so that a connection on another loop may hold a pointer to
- * its export. The list of connections belongs to the server's loop; a connection elsewhere speaks with the server by
- * loop_call() only (server.c tells how).
+ * Exports are constant once added, and one that is removed stays in memory until no connection has it, so that a
+ * connection on another loop may hold a pointer to its export. The list of connections belongs to the server's loop; a
+ * connection elsewhere speaks with the server by loop_call() only (server.c tells how).
  */
 #ifndef TARGET_NBD_SERVER_H
 #define TARGET_NBD_SERVER_H
@@ -29,12 +29,13 @@ struct nbd_export {
     struct nbd_access *access; /* NULL: everybody */
     enum nbd_tls tls;
     uint32_t connections_max; /* 0: no limit of its own */
+    struct task *removed;     /* it leaves: to be run when no connection has it any more */
 };
 
 struct nbd_server {
     struct loop *loop;
     struct nbd_limits limits;
-    STAILQ_HEAD(, nbd_export) exports;
+    STAILQ_HEAD(nbd_export_list, nbd_export) exports, leaving;
     STAILQ_HEAD(, nbd_turns) turns; /* one a device */
     TAILQ_HEAD(nbd_conn_list, nbd_conn) connections;
     uint32_t connection_count, last_id;

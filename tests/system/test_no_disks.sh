@@ -32,6 +32,7 @@ status=0
 $CTL status >"$DIR/status" || status=$?
 grep -q 'health: failed' "$DIR/status" || fail "frozen: $(head -n 1 "$DIR/status")"
 [ "$status" -eq 6 ] || fail "frozen, and status ends with $status"
-grep -q 'then restart corbeld' "$DIR/status" || fail "status does not say what to do: $(cat "$DIR/status")"
-$CTL array assemble r 2>&1 | grep -q 'frozen: .* restart corbeld' || fail "assemble does not say what to do"
+grep -q 'then corbelctl array assemble' "$DIR/status" || fail "status does not say what to do: $(cat "$DIR/status")"
+$CTL array assemble r 2>&1 | grep -q 'is not started: ' || fail "assembled without disks"
+[ "$(array_state)" = frozen ] && fail "still frozen"
 stop_daemon

@@ -38,17 +38,20 @@ same() { # when
 }
 same "created"
 
-# All lost at once, while something is written: frozen, and whole when it is started again with all of them.
+# All lost at once, while something is written: frozen, and started anew by itself when all of them are back, for NBD and for iSCSI.
 qemu-io -f raw -c 'write -P 1 0 1M' "$NBD" >/dev/null
 for name in a b c; do kill_remote "$name"; done
 qemu-io -f raw -c 'write -P 2 0 16M' "$NBD" >/dev/null 2>&1 && fail "a write without disks"
 wait_for state_is frozen || fail "'$(array_state)' without any disk"
-for name in a b c; do start_remote "$name"; done
-wait_for grep -q 'answers again, and is not taken back: the array is frozen; restart' "$LOG" || fail "nothing is said"
-kill_daemon
-launch_daemon
-wait_for whole || fail "'$(array_state)' started again: $($CTL array list)"
+start_remote a
+wait_for_long grep -q 'answers again, and is not taken back: the array is frozen, and' "$LOG" || fail "nothing is said"
+state_is frozen || fail "'$(array_state)' with one disk"
+start_remote b
+start_remote c
+wait_for_long whole || fail "'$(array_state)' with all disks: $($CTL array list; tail -n 5 "$LOG")"
+grep -q 'array r was frozen, and is started anew' "$LOG" || fail "not told that it is started anew"
 grep -q 'left out\|was away' "$LOG" && fail "a disk was marked: $(cat "$LOG")"
+qemu-img info "$ISCSI" >"$DIR/out.info" 2>&1 || fail "by iSCSI: $(cat "$DIR/out.info")"
 nbdcopy --flush "$DIR/want" "$NBD_UNIX"
 scrub_clean "frozen"
 same "frozen"
@@ -65,8 +68,8 @@ start_remote a
 launch_daemon
 state_is optimal || fail "'$(array_state)' with the spare: $($CTL array list)"
 same "spare"
-$CTL disk add-spare "$A" 2>"$DIR/out.ctl" && fail "a disk elsewhere was added by hand"
-grep -q "name it in the config's spares" "$DIR/out.ctl" || fail "add-spare: $(cat "$DIR/out.ctl")"
+$CTL disk add-spare "$A" 2>"$DIR/out.ctl" && fail "a member's label was overwritten"
+grep -q "is or was a member of array r" "$DIR/out.ctl" || fail "add-spare: $(cat "$DIR/out.ctl")"
 
 # A copy to another disk, back to machine a; by force, since it was a member.
 $CTL disk replace r/0 "$A" --force >/dev/null || fail "replace"

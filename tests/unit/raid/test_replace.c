@@ -266,7 +266,8 @@ Test(replace, a_crash_at_any_point_loses_nothing)
     }
 }
 
-/* Opened, and of that the heads of the disks alone keep what was written: the power fails between the copies of labels. */
+/* Opened, and of that the heads of the disks alone keep what was written: the power fails between the copies of
+ * labels. */
 static void open_by_half(struct rig *rig)
 {
     static uint8_t tails[RIG_DISKS][SB_TAIL_BYTES];

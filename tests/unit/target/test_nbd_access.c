@@ -355,6 +355,49 @@ Test(nbd_access, an_export_is_added_with_its_list_or_not_at_all)
     peer_stop(&p);
 }
 
+struct flag {
+    struct task task;
+    bool set;
+};
+
+static void set_flag(struct task *task)
+{
+    container_of(task, struct flag, task)->set = true;
+}
+
+/* Its connections end, those of others do not; the name is free, for another one. */
+Test(nbd_access, an_export_that_is_removed_is_lent_no_device_when_its_connections_are_gone)
+{
+    for (unsigned two_loops = 0; two_loops < 2; two_loops++) {
+        struct flag gone = {.task.run = set_flag}, none = {.task.run = set_flag};
+        struct peer p = peer_start(&(struct peer_setup){.two_loops = two_loops});
+        peer_export(&p, "second", "", false, false);
+        come(&p, "192.0.2.1:5");
+        cr_assert_eq(inquire(&p, NBD_OPT_GO, "disk"), NBD_REP_ACK);
+        struct teststream *ends = p.s;
+        come(&p, "192.0.2.1:6");
+        cr_assert_eq(inquire(&p, NBD_OPT_GO, "second"), NBD_REP_ACK);
+        struct teststream *stays = p.s;
+        come(&p, "192.0.2.1:7"); /* still negotiates */
+        cr_assert_eq(inquire(&p, NBD_OPT_INFO, "disk"), NBD_REP_ACK);
+        cr_expect_eq(nbd_server_remove_export(p.server, "disk", 1000, &gone.task), 0);
+        cr_expect_eq(nbd_server_remove_export(p.server, "disk", 1000, &none.task), -ENOENT);
+        cr_expect_not(gone.set);
+        peer_run(&p);
+        cr_expect(ends->closed && !stays->closed && gone.set, "%u: %d %d %d", two_loops, ends->closed, stays->closed,
+                  gone.set);
+        cr_expect_eq(inquire(&p, NBD_OPT_GO, "disk"), NBD_REP_ERR_UNKNOWN);
+        peer_export(&p, "disk", "", false, false);
+        cr_expect_eq(inquire(&p, NBD_OPT_GO, "disk"), NBD_REP_ACK);
+        leave(&p);
+        p.s = ends;
+        leave(&p);
+        p.s = stays;
+        leave(&p);
+        peer_stop(&p);
+    }
+}
+
 Test(nbd_access, lists_that_are_none_change_nothing)
 {
     const struct nbd_rule rules[] = {{.name = "a", .clients = LIST("alice")},

@@ -1,0 +1,31 @@
+/*
+ * An array that froze, because too many of its disks vanished at once, is started anew in place: what a restart of the
+ * process does, for one array. Whoever uses its volumes is cut off first (exports and targets go, and their clients
+ * find them again when they come back), then it is closed, and assembled from the disks there are now, without force.
+ *
+ * Nothing is taken over from the frozen array: what it had not written down is as lost as in a crash, and is looked
+ * after in the same way, by the labels, the region maps and the journal.
+ */
+#include "core/log.h"
+#include "daemon/appliance_internal.h"
+
+bool live_array_start_again(struct appliance *a, const char *name, const struct assembly_options *options)
+{
+    live_arrays_start(a, a->config, options, name);
+    const struct live_array *live = live_array_find(a, name);
+    if (live == NULL || live->array == NULL)
+        return false;
+    live_patrols(a, a->config);
+    live_rates(a, a->config);
+    live_serve(a, a->config, NULL, NULL);
+    return true;
+}
+
+bool live_array_thaw(struct appliance *a, struct live_array *live, char *why, size_t why_len)
+{
+    if (!live_unserve(a, live->name, why, why_len))
+        return false;
+    log_notice("array %s was frozen, and is started anew with the disks there are now", live->name);
+    live_array_close(live);
+    return true;
+}
