@@ -104,11 +104,23 @@ static void label_written(struct label_op *op)
         commit_over(array);
 }
 
+/* Not one that joins in this generation. */
+static struct uuid witness_find(const struct array *array)
+{
+    const struct sb_array *a = &array->description;
+    for (unsigned slot = 0; slot < a->members_count; slot++)
+        if (a->members[slot].state == SB_ACTIVE && online_joining(array, slot) == NULL &&
+            replace_joining(array, slot) == NULL)
+            return a->members[slot].uuid;
+    return (struct uuid){0};
+}
+
 static void fork_begin(struct array *array)
 {
     struct sb_array *a = &array->description;
     history_make_room(a);
-    a->forks[a->forks_count++] = (struct sb_fork){.id = uuid_generate(array->loop), .generation = a->generation};
+    a->forks[a->forks_count++] =
+        (struct sb_fork){.id = uuid_generate(array->loop), .generation = a->generation, .witness = witness_find(array)};
     array->commit.fork_wanted = false;
 }
 

@@ -10,7 +10,8 @@
  * generations were torn (one, or one more at each of several openings that were cut off), they reached this member but
  * not those that ran on. Then none was acted upon, as all who are live must have it first; and it says itself which
  * generation was the last that all had. That holds only if those who ran on were live in its own table: if it had
- * written one of them off, it may have gone on alone.
+ * written one of them off, it may have gone on alone. Each line names a witness of that: one of those who ran on, under
+ * the identity that it had then.
  *
  * A history is bounded: its oldest lines are forgotten (history_make_room). A label from before the first one that is
  * remembered is told by a witness, a member that is live both in its table and in the winner's. A member gets an identity
@@ -53,6 +54,15 @@ static bool wrote_off(const struct sb_array *old, const struct sb_array *whole)
     return false;
 }
 
+/* Was the witness of the line live when `old` was written? */
+static bool saw_witness(const struct sb_array *old, const struct sb_fork *line)
+{
+    for (unsigned i = 0; i < old->members_count; i++)
+        if (uuid_equal(&old->members[i].uuid, &line->witness) && is_live(&old->members[i]))
+            return true;
+    return false;
+}
+
 /* Is a member live in both, under one identity? */
 static bool share_a_live_member(const struct sb_array *old, const struct sb_array *whole)
 {
@@ -76,7 +86,7 @@ static bool is_torn_beyond(const struct sb_array *whole, const struct sb_fork *n
     if (wrote_off(old, whole))
         return false;
     return old->generation == next->generation ||
-           (history_committed(old) < next->generation && share_a_live_member(old, whole));
+           (history_committed(old) < next->generation && (saw_witness(old, next) || share_a_live_member(old, whole)));
 }
 
 /* Is `old`, which stands under the fork of this line, part of `whole`? */

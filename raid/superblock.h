@@ -118,7 +118,8 @@ struct sb_fork {
     struct uuid id;
     uint64_t generation;
     bool settled;
-    bool left; /* all who were live under it have gone on to the next one: no member stands here any more */
+    bool left;           /* all who were live under it have gone on to the next one: no member stands here any more */
+    struct uuid witness; /* a member that was active before it began, and went on under it; nil: not told */
 };
 
 /* The description every member carries. */

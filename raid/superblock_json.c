@@ -139,6 +139,7 @@ static const struct field fork_fields[] = {
     NUMBER(sb_fork, generation, "generation", NUMBER_MAX),
     BOOL(sb_fork, settled, "settled", true),
     BOOL(sb_fork, left, "left", true),
+    {"witness", FIELD_UUID, offsetof(struct sb_fork, witness), 0, NULL, true},
 };
 
 static const struct field member_fields[] = {
@@ -252,6 +253,8 @@ static bool is_default(const struct field *field, const void *at)
         return *(const char *)at == '\0';
     case FIELD_NUMBER:
         return *(const uint64_t *)at == 0;
+    case FIELD_UUID:
+        return uuid_is_nil(at);
     default:
         return *(const unsigned *)at == 0;
     }

@@ -187,6 +187,32 @@ Test(assembly, several_that_reached_only_the_one_left_behind_are_harmless_too)
     cr_expect_eq(result.verdict, ASSEMBLY_SPLIT);
 }
 
+Test(assembly, those_who_ran_on_are_known_when_they_live_no_more)
+{
+    struct sb_array a = simple(2, RAID_1), torn = later(&a, 2), b = run_without(&a, 0, SB_ABSENT, 1),
+                    more = later(&b, 9);
+    torn.committed = a.generation;
+    more.forks[more.forks_count - 1].witness = a.members[1].uuid;
+    for (unsigned slot = 0; slot < 2; slot++) { /* both slots have got other disks since */
+        more.members[slot].state = SB_ACTIVE;
+        more.members[slot].uuid = label_uuid(LABEL_UUID_FORK, 70 + slot);
+    }
+    more.committed = more.generation - 1;
+    add_disk(&more, 0, "c", NULL);
+    add_disk(&more, 1, "d", NULL);
+    add_disk(&torn, 0, "a", NULL);
+    expect(ASSEMBLY_COMPLETE, true, "c d");
+    torn.committed++; /* all had one of them: then it was acted upon */
+    scene.labels[2] = label_of(&torn, 0);
+    cr_assert_eq(assembly_decide(scene.disks, 3, &scene.options, &result, 1), 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_SPLIT);
+    torn.committed--;
+    torn.members[1].state = SB_FAILED; /* the witness was written off: it may have gone on alone */
+    scene.labels[2] = label_of(&torn, 0);
+    cr_assert_eq(assembly_decide(scene.disks, 3, &scene.options, &result, 1), 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_SPLIT);
+}
+
 Test(assembly, but_not_if_it_wrote_off_those_who_ran_on)
 {
     struct sb_array a = simple(2, RAID_1), alone = later(&a, 1), b = run_without(&a, 0, SB_ABSENT, 1);

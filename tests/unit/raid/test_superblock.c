@@ -31,7 +31,8 @@ static struct sb_label typical(void)
     array.generation = 77;
     array.committed = 76;
     array.forks[1] = (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, 1), .generation = 500, .settled = true};
-    array.forks[2] = (struct sb_fork){.id = label_uuid(LABEL_UUID_FORK, 2), .generation = 12};
+    array.forks[2] = (struct sb_fork){
+        .id = label_uuid(LABEL_UUID_FORK, 2), .generation = 12, .witness = label_uuid(LABEL_UUID_FORK, 3)};
     array.forks[0].left = true;
     array.forks_count = 3;
     return label_of(&array, 2);
@@ -75,7 +76,7 @@ static struct sb_label largest(void)
     array.created_s = array.updated_s = INT64_MAX;
     for (unsigned i = 0; i < SB_FORKS_MAX; i++)
         array.forks[i] = (struct sb_fork){label_uuid(LABEL_UUID_FORK, i), SB_GENERATION_MAX, i < SB_FORKS_MAX - 1,
-                                          i < SB_FORKS_MAX - 1};
+                                          i < SB_FORKS_MAX - 1, label_uuid(LABEL_UUID_FORK, i + 1)};
     array.forks_count = SB_FORKS_MAX;
     array.bad.count = BAD_MAX;
     for (unsigned i = 0; i < BAD_MAX; i++)
@@ -416,7 +417,7 @@ Test(superblock, hostile_text_with_right_checksums_is_refused)
         {"02000000-0000-0000-0000-000000000001", "02000000-0000-0000-0000-00000000000g",
          "members[1].uuid is not a UUID"},
         {"\"state\": \"active\"", "\"stat\": \"active\"", "members[0].state is missing"},
-        {"\"generation\": 12\n", "\"generation\": 78\n", "the history is not in order of its generations"},
+        {"\"generation\": 12,\n", "\"generation\": 78,\n", "the history is not in order of its generations"},
         {"\"committed\": 76", "\"committed\": 78", "a generation is said to be committed that is yet to come"},
         {"\"settled\": true", "\"settled\": 1", "forks[1].settled is neither true nor false"},
         {"\"forks\": [", "\"forks\": [], \"spoons\": [", "forks is missing, or too short or too long a list"},
