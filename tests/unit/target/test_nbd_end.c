@@ -198,6 +198,9 @@ Test(nbd, all_clients_that_hold_up_others_are_cut_at_one_time)
         peer_run(&p);
     }
     cr_expect(first->closed && second->closed && !others[1].waiting);
+    p.s = first;
+    peer_forget(&p);
+    p.s = second;
     peer_stop(&p);
 }
 
