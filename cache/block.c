@@ -204,9 +204,8 @@ void block_fill(struct block *b, struct page *page)
 
 void block_forget(struct block *b, uint8_t sectors)
 {
-    ASSERT((b->leaving & sectors) == 0);
+    ASSERT(((b->dirty | b->leaving) & sectors) == 0);
     b->valid &= (uint8_t)~sectors;
-    b->dirty &= (uint8_t)~sectors;
     if (b->flags & BLOCK_FETCHING)
         b->flags |= BLOCK_STALE;
     if (b->valid == 0 && b->page != NULL) {

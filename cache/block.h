@@ -78,7 +78,7 @@ struct page *blocks_page(struct blocks *blocks, bool guess);
 bool block_writable(struct blocks *blocks, struct block *b, uint8_t sectors);
 /* The missing sectors came, in a page that is ours. */
 void block_fill(struct block *b, struct page *page);
-/* These sectors are not valid any more. They are not leaving. */
+/* These sectors, which are clean, are not valid any more. */
 void block_forget(struct block *b, uint8_t sectors);
 
 static inline bool block_clean(const struct block *b)

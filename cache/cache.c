@@ -5,6 +5,10 @@
 
 #include "cache/cache_impl.h"
 
+enum { LINE_PARTS_MAX = 1024 };
+#define LINE_LEAST (256 * KIB)
+#define LINE_MOST  (4 * MIB)
+
 void cache_answer(struct blk_req *parent, const struct blk_req *child)
 {
     if (child->status == BLK_MEDIA)
@@ -19,19 +23,32 @@ static void cache_submit(struct blkdev *dev, struct blk_req *req)
         [BLK_READ] = read_submit,      [BLK_WRITE] = change_submit,        [BLK_FLUSH] = flush_submit,
         [BLK_DISCARD] = change_submit, [BLK_WRITE_ZEROES] = change_submit, [BLK_STATUS] = read_status,
     };
-    ways[req->op](cache_of(dev), req);
+    struct cache *c = cache_of(dev);
+    if (!(req->flags & BLK_BACKGROUND))
+        c->request_ns = cache_now_ns(c);
+    ways[req->op](c, req);
 }
 
-/* What is beyond a new end is no more. */
+void cache_changed(struct cache *c)
+{
+    if (c->o.owner != NULL)
+        c->o.owner->changed(c->o.owner, c);
+}
+
+/* What was beyond the old end, or is beyond the new one, is no more. What is leaving is looked at when it has left. */
 static void resized(struct cache *c, uint64_t size)
 {
-    bool shorter = size < c->dev.info.size;
+    uint64_t end = MIN(size, c->dev.info.size);
     c->dev.info.size = size;
-    for (uint32_t i = 0; shorter && i < c->blocks.count; i++) {
+    for (uint32_t i = 0; i < c->blocks.count; i++) {
         struct block *b = blocks_slot(&c->blocks, i);
-        if (b == NULL || (block_number(b) + 1) * PAGE_BYTES <= size)
+        if (b == NULL || (block_number(b) + 1) * PAGE_BYTES <= end)
             continue;
-        block_forget(b, BLOCK_WHOLE);
+        uint8_t sectors =
+            (uint8_t)(sectors_of(block_number(b), MAX(end, block_number(b) * PAGE_BYTES), UINT64_MAX) & ~b->leaving);
+        block_hold(&c->blocks, b);
+        dirt_clean(c, b, sectors);
+        block_forget(b, sectors);
         block_settle(&c->blocks, b);
     }
 }
@@ -42,19 +59,24 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
     c->dev.info.read_only = below->info.read_only;
     if (event == BLK_EVENT_RESIZED)
         resized(c, below->info.size);
+    flush_go_on(c);
     blk_notify(&c->dev, event);
 }
 
+/* --- birth and end --- */
+
 static void cache_free(struct cache *c)
 {
+    destage_fini(c);
+    lines_fini(&c->lines);
     blocks_fini(&c->blocks);
     free(c);
 }
 
-/* Requests are over; fetches that nobody waits for may not be. */
-void cache_close_if_idle(struct cache *c)
+static void close_look(struct task *task)
 {
-    if (c->closed == NULL || !c->flushed || !LIST_EMPTY(&c->fetches))
+    struct cache *c = container_of(task, struct cache, close_task);
+    if (!c->emptied || c->draining || c->flushing || c->destaging > 0 || !LIST_EMPTY(&c->fetches))
         return;
     struct loop *loop = c->dev.loop;
     struct task *closed = c->closed;
@@ -63,34 +85,82 @@ void cache_close_if_idle(struct cache *c)
     loop_defer(loop, closed);
 }
 
+/* Deferred: the caller may still be at work. */
+void cache_close_if_idle(struct cache *c)
+{
+    if (c->closed != NULL && !c->close_task.queued)
+        loop_defer(c->dev.loop, &c->close_task);
+}
+
+/* All requests are answered; dirty data, and fetches that nobody waits for, may be left. */
 static void cache_close(struct blkdev *dev, struct task *closed)
 {
     struct cache *c = cache_of(dev);
     c->closed = closed;
-    flush_submit(c, &c->last_flush);
+    drain_start(c);
 }
 
 static const struct blkdev_ops cache_ops = {
     .kind = "cache", .submit = cache_submit, .close = cache_close, .submits_status = true};
 
+/*
+ * A line is a row, or as many rows as are at least LINE_LEAST, or, of a row above LINE_MOST, the largest equal part that
+ * is whole blocks.
+ */
+static uint32_t line_blocks(const struct blk_info *info)
+{
+    uint64_t row = info->optimal_io != 0 ? info->optimal_io : LINE_LEAST, bytes = row;
+    while (bytes < LINE_LEAST || bytes % PAGE_BYTES != 0)
+        bytes += row;
+    for (uint64_t parts = 2; bytes > LINE_MOST; parts++)
+        if (row % parts == 0 && row / parts <= LINE_MOST && row / parts % PAGE_BYTES == 0)
+            bytes = row / parts;
+        else if (parts > LINE_PARTS_MAX)
+            bytes = LINE_LEAST;
+    return (uint32_t)(bytes / PAGE_BYTES);
+}
+
+static struct cache_options options_of(const struct cache_options *given)
+{
+    struct cache_options o = *given;
+    o.policy = o.policy != NULL ? o.policy : &cache_policy_s3fifo;
+    o.low_percent = o.low_percent != 0 ? o.low_percent : 40;
+    o.high_percent = o.high_percent != 0 ? o.high_percent : 80;
+    o.age_ms = o.age_ms != 0 ? o.age_ms : 5000;
+    o.idle_ms = o.idle_ms != 0 ? o.idle_ms : 100;
+    ASSERT(o.bytes >= CACHE_BYTES_MIN && o.low_percent < o.high_percent && o.high_percent <= 100);
+    return o;
+}
+
+static bool memory_take(struct cache *c)
+{
+    uint32_t count = (uint32_t)MIN(c->o.bytes / PAGE_BYTES, CACHE_SLOT_NONE - 1);
+    c->overhead = blocks_bytes(count, c->o.policy) + lines_bytes(count / LINES_FRACTION) + count * sizeof(struct page);
+    return blocks_init(&c->blocks, count, c->o.policy, loop_random(c->below->loop)) &&
+           lines_init(&c->lines, count / LINES_FRACTION, line_blocks(&c->below->info),
+                      (uint32_t)loop_random(c->below->loop)) &&
+           destage_init(c);
+}
+
 struct cache *cache_create(struct blkdev *below, const struct cache_options *options)
 {
-    const struct cache_policy_ops *policy = options->policy != NULL ? options->policy : &cache_policy_s3fifo;
-    uint32_t count = (uint32_t)(options->bytes / PAGE_BYTES);
     ASSERT(below->info.max_request == 0 || below->info.max_request >= PAGE_BYTES);
     struct cache *c = calloc(1, sizeof *c);
     if (c == NULL)
         return NULL;
-    if (!blocks_init(&c->blocks, count, policy, loop_random(below->loop))) {
+    c->below = below;
+    c->o = options_of(options);
+    blkdev_init(&c->dev, &cache_ops, below->loop, options->name, &below->info);
+    if (!memory_take(c)) {
         cache_free(c);
         return NULL;
     }
-    c->below = below;
-    c->overhead = blocks_bytes(count, policy) + count * sizeof(struct page);
-    blkdev_init(&c->dev, &cache_ops, below->loop, options->name, &below->info);
     read_init(c);
     change_init(c);
+    absorb_init(c);
     flush_init(c);
+    mode_init(c);
+    c->close_task.run = close_look;
     c->watcher.event = below_tells;
     blk_watch(below, &c->watcher);
     return c;
@@ -101,15 +171,28 @@ struct blkdev *cache_dev(struct cache *c)
     return &c->dev;
 }
 
+static const char *reason_of(const struct cache *c)
+{
+    if (c->paused)
+        return "what is dirty cannot be destaged";
+    if (c->o.write_back && c->o.protection == CACHE_PROTECT_BATTERY && !c->power)
+        return "the battery is not known to be healthy";
+    return NULL;
+}
+
 void cache_status(const struct cache *c, struct cache_status *out)
 {
-    *out = (struct cache_status){.bytes = (uint64_t)c->blocks.count * PAGE_BYTES,
-                                 .used_bytes = (uint64_t)c->blocks.used * PAGE_BYTES,
-                                 .overhead_bytes = c->overhead,
-                                 .hits = c->hits,
-                                 .misses = c->misses,
-                                 .hit_bytes = c->hit_bytes,
-                                 .passed_by = c->passed_by,
-                                 .evicted = c->blocks.evicted,
-                                 .policy = c->blocks.policy->ops->name};
+    *out = c->counted;
+    out->bytes = (uint64_t)c->blocks.count * PAGE_BYTES;
+    out->used_bytes = (uint64_t)c->blocks.used * PAGE_BYTES;
+    out->overhead_bytes = c->overhead;
+    out->evicted = c->blocks.evicted;
+    out->policy = c->blocks.policy->ops->name;
+    out->mode = c->mode;
+    out->reason = reason_of(c);
+    out->volatile_cache = c->dev.info.volatile_cache;
+    out->dirty_bytes = (uint64_t)c->dirty_blocks * PAGE_BYTES;
+    out->dirty_limit = (uint64_t)c->dirty_limit * PAGE_BYTES;
+    out->aside_lines = c->lines.aside;
+    out->destage_rate = c->throttle.rate;
 }

@@ -1,19 +1,38 @@
 /*
- * A cache over a volume, on the volume's loop: reads that hit are answered from memory, by reference.
+ * A cache over a volume, on the volume's loop: reads that hit are answered from memory, by reference; writes are kept,
+ * and destaged in the order of the disk, in full rows where that can be.
  *
  * It is a block device above, and a user of one below. Jobs work below it, on the volume, which is coherent without the
  * cache: what they read and write there is what every initiator's completed request made of it, or, for data that is
  * still dirty here, what it was before.
  *
- *      target ---> cache.c ---> read.c     blocks that are here: by reference; others: fetched, once for all who wait
- *                     |    ---> change.c   writes, discards and write-zeroes that go below
- *                     |    ---> flush.c
+ *      target ---> cache.c ---> read.c      blocks that are here: by reference; others: fetched, once for all who wait
+ *                     |    ---> change.c    writes, discards and write-zeroes that go below
+ *                     |           absorb.c  writes that stay here
+ *                     |    ---> flush.c     what a flush waits for; emptying the cache
+ *                     |         destage.c   what leaves, when, and in which order
+ *                     |         mode.c      which of it goes, by protection and power
  *                     v
- *                  block.c     4 KiB blocks, and what is known of each sector; policy_*.c: who leaves
+ *                  block.c      4 KiB blocks, and what is known of each sector; policy_*.c: who leaves
+ *                  line.c       rows with dirty blocks
  *
  * All memory is taken by cache_create(): pages of a pool of its own, and below 2 % of their bytes for their
  * administration; beside that some contexts, the same number for every size. When contexts run dry, requests wait in
  * order. When pages do, because readers hold them, reads and writes pass the cache by: it is slow then, never wrong.
+ *
+ * What a completed write means (struct blk_info, volatile_cache, says so to initiators at any time):
+ *
+ *      mode       in force when                       a write is answered       a flush, FUA
+ *      through    write-back is off                   by the volume             by the volume
+ *      none       protection none                     in memory                 when what it covers is below and flushed
+ *      safe       forced; battery, and it is healthy  in memory                 at once
+ *      strict     battery, and it is not healthy      by the volume, durable    when what was dirty is below and flushed
+ *
+ * strict is for initiators that were told that there is no volatile cache and do not ask again: every write is durable
+ * when it is answered, so they were told the truth. Where options say so (flush_when_bad), none stands in its place:
+ * faster, but volatile_cache changes, and initiators must hear of it.
+ *
+ * Whatever the mode: while destaging fails, writes go through; what is dirty stays dirty, and is tried again.
  */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
@@ -22,26 +41,64 @@
 #include "core/blkdev.h"
 
 struct cache;
+struct cache_owner;
+
+enum cache_protection { CACHE_PROTECT_NONE, CACHE_PROTECT_BATTERY, CACHE_PROTECT_FORCED };
+enum cache_mode { CACHE_THROUGH, CACHE_NONE, CACHE_SAFE, CACHE_STRICT };
+
+struct cache_owner {
+    /* cache_status() has something else to say of mode, volatile_cache, trouble or empty. */
+    void (*changed)(struct cache_owner *, struct cache *);
+};
 
 struct cache_options {
     const char *name;
     uint64_t bytes;                        /* of pages; at least CACHE_BYTES_MIN */
     const struct cache_policy_ops *policy; /* NULL: the best, by docs/cache.md */
+    bool write_back;
+    enum cache_protection protection; /* of what was written and is here only */
+    bool flush_when_bad;
+    /* Percent of the dirty limit: destaging begins; it is at its fastest, and writes begin to wait. 0: 40, 80 */
+    unsigned low_percent, high_percent;
+    unsigned age_ms,
+        idle_ms; /* what is dirty for so long leaves; all leaves when nobody asks for so long. 0: 5000, 100 */
+    struct cache_owner *owner; /* NULL: nobody */
 };
-#define CACHE_BYTES_MIN (256 * KIB)
+#define CACHE_BYTES_MIN (64 * KIB)
 
 struct cache_status {
-    uint64_t bytes, used_bytes;    /* of pages */
-    uint64_t overhead_bytes;       /* beside them, for their administration */
-    uint64_t hits, misses;         /* reads that were answered from memory alone; the others */
-    uint64_t hit_bytes, passed_by; /* bytes of reads that were here at once; reads below that nobody kept */
-    uint64_t evicted;              /* blocks */
+    uint64_t bytes, used_bytes; /* of pages */
+    uint64_t overhead_bytes;    /* beside them, for their administration */
+    uint64_t hits, misses;      /* reads that were answered from memory alone; the others */
+    uint64_t hit_bytes;         /* of reads, that were here when they were asked for */
+    uint64_t passed_by;         /* reads below that nobody kept, for want of pages or after an error */
+    uint64_t evicted;           /* blocks */
     const char *policy;
+
+    enum cache_mode mode;    /* in force; see cache_mode_name() */
+    const char *reason;      /* why it is not what was asked for; NULL: it is */
+    bool volatile_cache;     /* what initiators are told */
+    enum blk_status trouble; /* the last destage failed so, and no other succeeded since the next try; or BLK_OK */
+    uint64_t dirty_bytes, dirty_limit;
+    uint64_t aside_lines;                               /* with dirty data whose destage failed */
+    uint64_t absorbed, absorbed_bytes, rewritten_bytes; /* writes kept; of them, over what was still dirty */
+    uint64_t through;                                   /* writes that went below */
+    uint64_t delayed, delayed_ns;                       /* answers that waited for room, and how long together */
+    uint64_t destages, destaged_bytes, full_rows, destage_errors;
+    uint64_t destage_rate; /* bytes a second while destaging; 0: not known */
 };
 
-/* NULL if memory is short. The volume is lent; it outlives the cache. */
+/* NULL if memory is short. The volume is lent; it outlives the cache. Closing destages all and flushes. */
 struct cache *cache_create(struct blkdev *below, const struct cache_options *options);
 struct blkdev *cache_dev(struct cache *cache);
 void cache_status(const struct cache *cache, struct cache_status *out);
+const char *cache_mode_name(enum cache_mode mode);
+
+/* Is the power that protects what is here healthy? A cache begins with no. No: everything dirty is destaged, flushed. */
+void cache_set_power(struct cache *cache, bool healthy);
+/* No more dirty data than this, e.g. what a battery lasts for; at most, and at first, 3/4 of the cache. */
+void cache_set_dirty_limit(struct cache *cache, uint64_t bytes);
+/* Destage all that is dirty now, and flush, whatever the mode. The request is the caller's; `done` is set. */
+void cache_drain(struct cache *cache, struct blk_req *req);
 
 #endif

@@ -4,8 +4,12 @@
 
 #include "cache/block.h"
 #include "cache/cache.h"
+#include "cache/line.h"
+#include "cache/throttle.h"
 
-enum { FETCHES = 64, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256 };
+enum { FETCHES = 64, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256, DESTAGES = 64 };
+
+#define CACHE_DRAIN (1u << 31) /* a flush that is one in every mode */
 
 /* Blocks [first, first + count) on their way from below, all of them BLOCK_FETCHING. */
 struct fetch {
@@ -41,13 +45,31 @@ struct change {
 };
 LIST_HEAD(change_list, change);
 
+/* A run of a line's sectors on its way below. Its range is held until it is over. */
+struct destage {
+    LIST_ENTRY(destage) link; /* free, or under way */
+    struct cache *cache;
+    struct blk_req req;
+    uint64_t line;
+    uint32_t epoch;
+    struct page **pages; /* room for a line's, a reference each */
+};
+LIST_HEAD(destage_list, destage);
+
 struct cache {
     struct blkdev dev;
     struct blkdev *below;
     struct blk_watcher watcher;
+    struct cache_options o;
     struct blocks blocks;
+    struct lines lines;
     uint64_t overhead;
-    uint64_t hits, misses, hit_bytes, passed_by;
+    struct cache_status counted; /* only what is counted */
+
+    /* mode.c */
+    enum cache_mode mode;
+    bool power;
+    uint32_t dirty_blocks, dirty_limit; /* dirty or leaving */
 
     /* read.c */
     struct fetch_list fetches, fetches_free;
@@ -56,24 +78,55 @@ struct cache {
 
     /* change.c */
     struct change_list changes, changes_free;
-    struct blk_req_list line, behind; /* for a context; for a range */
+    struct blk_req_list line, behind; /* for a context or room; for a range */
+
+    /* absorb.c */
+    struct throttle throttle;
+    struct blk_req_list delayed; /* done but not answered; scratch[1]: when */
+    struct timer delay;
+    bool delayed_held; /* until all is drained */
+
+    /* destage.c */
+    struct destage_list destages, destages_free;
+    unsigned destaging;
+    struct block **row;  /* the blocks of the line at hand */
+    uint64_t hand;       /* the sweep goes on here */
+    uint64_t request_ns; /* when the last one of an initiator came */
+    struct timer tick, retry;
+    uint64_t back_off_ns;
+    bool paused; /* the device does not take anything: until `retry` */
 
     /* flush.c */
+    uint32_t epoch, flush_epoch;               /* of what becomes dirty; of the last flush */
+    struct blk_req_list flush_waiting;         /* for destages; scratch[0]: epoch */
+    struct blk_req_list flush_next, flush_now; /* for the next flush below; for this one */
     struct blk_req flush;
     bool flushing;
-    struct blk_req_list flush_next, flush_now; /* for the next flush below; for this one */
+    struct blk_req drain; /* our own */
+    bool draining, drain_wanted;
 
-    struct task *closed;
-    struct blk_req last_flush;
-    bool flushed;
+    struct task *closed, close_task;
+    unsigned close_tries;
+    bool emptied;
     struct fetch fetch_memory[FETCHES];
     struct direct direct_memory[DIRECTS];
     struct change change_memory[CHANGES];
+    struct destage destage_memory[DESTAGES];
 };
 
 static inline struct cache *cache_of(struct blkdev *dev)
 {
     return container_of(dev, struct cache, dev);
+}
+
+static inline uint64_t cache_now_ns(const struct cache *c)
+{
+    return loop_now_ns(c->dev.loop);
+}
+
+static inline uint32_t cache_now_ms(const struct cache *c)
+{
+    return (uint32_t)(cache_now_ns(c) / 1000000);
 }
 
 static inline bool ranges_meet(const struct blk_req *a, uint64_t off, uint64_t len)
@@ -83,6 +136,21 @@ static inline bool ranges_meet(const struct blk_req *a, uint64_t off, uint64_t l
 
 /* As the child was answered, so is the parent. */
 void cache_answer(struct blk_req *parent, const struct blk_req *child);
+void cache_changed(struct cache *c);
+void cache_close_if_idle(struct cache *c);
+
+/* mode.c */
+bool mode_absorbs(const struct cache *c);
+bool mode_flushes_at_once(const struct cache *c);
+void mode_init(struct cache *c);
+/* Of the room for dirty data. */
+unsigned cache_fill_permille(const struct cache *c);
+
+/* dirt.c: what is dirty, counted by block and by line. The block is not settled. */
+void dirt_set(struct cache *c, struct line *line, struct block *b, uint8_t dirty, uint8_t leaving); /* nor the line */
+void dirt_clean(struct cache *c, struct block *b, uint8_t sectors);
+/* BLK_STATUS: the first dirty block in the range: its off (or that of the range) and the end of those that follow. */
+bool dirt_find(struct cache *c, uint64_t off, uint64_t len, uint64_t *from, uint64_t *to);
 
 void read_init(struct cache *c);
 void read_submit(struct cache *c, struct blk_req *req);
@@ -90,10 +158,38 @@ void read_status(struct cache *c, struct blk_req *req); /* BLK_STATUS */
 
 void change_init(struct cache *c);
 void change_submit(struct cache *c, struct blk_req *req);
+/* A range was let go, or there is room: those that waited ask again, before what came later. */
+void change_go_on(struct cache *c);
+bool change_meets(const struct cache *c, uint64_t off, uint64_t len);
+
+enum absorbed { ABSORBED, ABSORB_NO_ROOM, ABSORB_NO_PAGE };
+void absorb_init(struct cache *c);
+/* Keep its bytes, from scratch[0] on, as far as can be. */
+enum absorbed absorb(struct cache *c, struct blk_req *req);
+/* It was kept: answer it, now or later. */
+void absorb_answer(struct cache *c, struct blk_req *req);
+/* Those whose answer waits are answered when it is time; `held`: not before this is called again. */
+void absorb_hold(struct cache *c, bool held);
+
+bool destage_init(struct cache *c);
+void destage_fini(struct cache *c);
+/* Send on their way below as many runs as there is reason to. */
+void destage_pump(struct cache *c);
+bool destage_meets(const struct cache *c, uint64_t off, uint64_t len);
+void destage_retry_later(struct cache *c);
 
 void flush_init(struct cache *c);
 void flush_submit(struct cache *c, struct blk_req *req);
-
-void cache_close_if_idle(struct cache *c);
+void flush_go_on(struct cache *c);
+/* Answer a request that is done below when the volume has been flushed. */
+void flush_then_answer(struct cache *c, struct blk_req *req);
+/* A destage of data of this epoch failed. */
+void flush_failed(struct cache *c, uint32_t epoch, enum blk_status status);
+/* Until it has once succeeded, everything dirty is to be destaged and flushed. */
+void drain_start(struct cache *c);
+static inline bool flush_is_waited_for(const struct cache *c)
+{
+    return !STAILQ_EMPTY(&c->flush_waiting);
+}
 
 #endif

@@ -1,31 +1,41 @@
 /*
- * What goes below to change the volume: writes, discards, write-zeroes.
+ * Requests that change the volume: those that go below, and who decides.
  *
- *      line ---> held up by the range of another? ---> behind (asks again when a range was let go)
+ *      line ---> a change of these bytes is under way? ---> behind (asks again when a range is let go)
  *        |
- *        +----> under way below ---> the blocks hear of it, some a turn ---> answered
+ *        +-----> kept here, if the mode is one that keeps (absorb.c); if there is no room the whole line waits
+ *        |
+ *        +-----> else: are some of these bytes leaving? ---> behind
+ *        |
+ *        +-----> under way below ---> the blocks hear of it, some a turn ---> answered
  *
- * C1  Of changes of the same sectors one at a time is under way: so what is below and what is here cannot come to stand
- *     in different orders.
- * C2  While one is under way, readers find what was there before, here or below. When it is over, and before it is
- *     answered, the blocks are made to agree: they take the new bytes, or forget the sectors. A fetch under way there
- *     is stale: nobody knows which it read.
- * C3  After an error nobody knows what is below: what is here and clean is forgotten.
+ * C1  Of all that writes below (changes, and destages) one at a time is under way for the same sectors: so what is below
+ *     and what is here cannot come to stand in different orders.
+ * C2  While a change is under way, readers find what was there before, here or below, and nothing is kept (absorb.c) for
+ *     its sectors. When it is over, and before it is answered, the blocks are made to agree: they take the new bytes, or
+ *     forget the sectors, dirty ones too: they are older. A fetch under way there is stale: nobody knows which it read.
+ * C3  After an error nobody knows what is below: what is here and clean is forgotten, what is dirty stays.
+ * C4  While initiators are told that there is no volatile cache, what goes below is durable when it is answered: with
+ *     BLK_FUA, or, for discards, and what went below before they were told so, after a flush.
  */
 #include "cache/cache_impl.h"
 
 enum { BLOCKS_A_TURN = 1024 };
 
-static void change_go_on(struct task *task);
 static void change_done(struct blk_req *child);
 
-static bool is_held_up(const struct cache *c, const struct blk_req *req)
+bool change_meets(const struct cache *c, uint64_t off, uint64_t len)
 {
     const struct change *change;
     for (change = LIST_FIRST(&c->changes); change != NULL; change = LIST_NEXT(change, link))
-        if (ranges_meet(&change->req, req->off, req->len))
+        if (ranges_meet(&change->req, off, len))
             return true;
     return false;
+}
+
+static bool must_last(const struct cache *c)
+{
+    return c->below->info.volatile_cache && !c->dev.info.volatile_cache; /* C4 */
 }
 
 static void change_start(struct cache *c, struct blk_req *parent)
@@ -33,9 +43,10 @@ static void change_start(struct cache *c, struct blk_req *parent)
     struct change *change = LIST_FIRST(&c->changes_free);
     LIST_REMOVE(change, link);
     LIST_INSERT_HEAD(&c->changes, change, link);
+    c->counted.through += parent->op == BLK_WRITE;
     change->parent = parent;
     change->req = (struct blk_req){.op = parent->op,
-                                   .flags = parent->flags,
+                                   .flags = parent->flags | (must_last(c) && parent->op != BLK_DISCARD ? BLK_FUA : 0),
                                    .off = parent->off,
                                    .len = parent->len,
                                    .pages = parent->pages,
@@ -43,26 +54,59 @@ static void change_start(struct cache *c, struct blk_req *parent)
     blk_submit(c->below, &change->req);
 }
 
+/* A large one would push out much, and gain nothing. */
+static bool is_kept(const struct cache *c, const struct blk_req *req)
+{
+    return req->op == BLK_WRITE && mode_absorbs(c) && (!(req->flags & BLK_FUA) || mode_flushes_at_once(c)) &&
+           page_count_for(req->off, req->len) <= c->dirty_limit / 4;
+}
+
+/* False: neither it nor those behind it can go on now. */
+static bool request_start(struct cache *c, struct blk_req *req)
+{
+    enum absorbed kept = ABSORB_NO_PAGE;
+    if (change_meets(c, req->off, req->len)) {
+        STAILQ_INSERT_TAIL(&c->behind, req, link);
+        return true;
+    }
+    if (is_kept(c, req))
+        kept = absorb(c, req);
+    if (kept == ABSORBED)
+        absorb_answer(c, req);
+    else if (kept == ABSORB_NO_ROOM && c->lines.aside == 0)
+        return false;
+    else if (destage_meets(c, req->off, req->len))
+        STAILQ_INSERT_TAIL(&c->behind, req, link);
+    else if (LIST_EMPTY(&c->changes_free))
+        return false;
+    else
+        change_start(c, req);
+    return true;
+}
+
 static void line_go_on(struct cache *c)
 {
     struct blk_req *req;
-    while ((req = STAILQ_FIRST(&c->line)) != NULL && !LIST_EMPTY(&c->changes_free)) {
+    while ((req = STAILQ_FIRST(&c->line)) != NULL) {
         STAILQ_REMOVE_HEAD(&c->line, link);
-        if (is_held_up(c, req))
-            STAILQ_INSERT_TAIL(&c->behind, req, link);
-        else
-            change_start(c, req);
+        if (request_start(c, req))
+            continue;
+        STAILQ_INSERT_HEAD(&c->line, req, link);
+        break;
     }
+    destage_pump(c);
 }
 
 void change_submit(struct cache *c, struct blk_req *req)
 {
+    bool first = STAILQ_EMPTY(&c->line);
+    req->scratch[0] = 0;
     STAILQ_INSERT_TAIL(&c->line, req, link);
-    line_go_on(c);
+    if (first)
+        line_go_on(c);
 }
 
-/* Those that were held up ask again, before what came later. */
-static void range_let_go(struct cache *c)
+void change_go_on(struct cache *c)
 {
     struct blk_req_list line = STAILQ_HEAD_INITIALIZER(line);
     STAILQ_CONCAT(&line, &c->behind);
@@ -73,17 +117,15 @@ static void range_let_go(struct cache *c)
 
 /* --- the blocks hear of it --- */
 
-static void block_written(struct cache *c, const struct blk_req *req, struct block *b, uint8_t sectors)
+/* The new bytes; what was dirty is older. False: there is no page for them. */
+static bool block_written(struct cache *c, const struct blk_req *req, struct block *b, uint8_t sectors)
 {
-    const struct page *from = req->pages[block_number(b) - req->off / PAGE_BYTES];
-    block_hold(&c->blocks, b);
-    if (b->page == NULL || !block_writable(&c->blocks, b, sectors)) {
-        block_forget(b, sectors);
-        return;
-    }
-    sectors_copy(b->page, from, sectors);
+    if (b->page == NULL || !block_writable(&c->blocks, b, sectors))
+        return false;
+    sectors_copy(b->page, req->pages[block_number(b) - req->off / PAGE_BYTES], sectors);
     b->valid |= sectors;
-    b->dirty &= (uint8_t)~sectors;
+    dirt_clean(c, b, sectors);
+    return true;
 }
 
 static void block_hears(struct change *change, struct block *b)
@@ -91,14 +133,15 @@ static void block_hears(struct change *change, struct block *b)
     struct cache *c = change->cache;
     const struct blk_req *req = &change->req;
     uint8_t sectors = sectors_of(block_number(b), req->off, req->off + req->len);
+    if (req->status != BLK_OK)
+        sectors &= (uint8_t)~b->dirty; /* C3 */
     if (b->flags & BLOCK_FETCHING)
         b->flags |= BLOCK_STALE;
-    if (req->status != BLK_OK)
-        block_forget(b, (uint8_t)(sectors & ~b->dirty));
-    else if (req->op == BLK_WRITE)
-        block_written(c, req, b, sectors);
-    else
+    block_hold(&c->blocks, b);
+    if (req->op != BLK_WRITE || req->status != BLK_OK || !block_written(c, req, b, sectors)) {
+        dirt_clean(c, b, sectors);
         block_forget(b, sectors);
+    }
     block_settle(&c->blocks, b);
 }
 
@@ -118,11 +161,15 @@ static void change_over(struct change *change)
     struct cache *c = change->cache;
     LIST_REMOVE(change, link);
     LIST_INSERT_HEAD(&c->changes_free, change, link);
-    cache_answer(change->parent, &change->req);
-    range_let_go(c);
+    if (must_last(c) && !(change->req.flags & BLK_FUA) && change->req.status == BLK_OK)
+        flush_then_answer(c, change->parent);
+    else
+        cache_answer(change->parent, &change->req);
+    flush_go_on(c); /* for what is clean now it need not wait */
+    change_go_on(c);
 }
 
-static void change_go_on(struct task *task)
+static void blocks_hear(struct task *task)
 {
     struct change *change = container_of(task, struct change, task);
     for (unsigned i = 0; i < BLOCKS_A_TURN && change->at < change->end; i++) {
@@ -147,7 +194,7 @@ static void change_done(struct blk_req *child)
         change->at = 0;
         change->end = change->cache->blocks.count;
     }
-    change_go_on(&change->task);
+    blocks_hear(&change->task);
 }
 
 void change_init(struct cache *c)
@@ -157,7 +204,7 @@ void change_init(struct cache *c)
     for (unsigned i = CHANGES; i-- > 0;) {
         struct change *change = &c->change_memory[i];
         change->cache = c;
-        change->task.run = change_go_on;
+        change->task.run = blocks_hear;
         LIST_INSERT_HEAD(&c->changes_free, change, link);
     }
 }

@@ -1,14 +1,94 @@
 /*
- * Flushes: one below at a time. Those that come while it is under way share the next one; so a flush always covers what
- * completed before it was asked for.
+ * Flushes: what they cover is destaged, then the volume is flushed.
+ *
+ *      flush_waiting      until no line, and no run on its way, is of its epoch or an older one
+ *            |
+ *      flush_next         until the flush that is under way below is over; all that are here share the next one
+ *            |
+ *      flush_now          under way
+ *
+ * F1  A flush ends an epoch: what becomes dirty after it was asked for is of a later one, so it waits for nothing new.
+ * F2  If data that it waits for cannot be destaged, it is answered with that error; the data stays, so the next flush
+ *     is not answered before it is below either.
+ * F3  A drain is a flush of our own, asked for again until it succeeds: when power fails, and at the end.
  */
 #include "cache/cache_impl.h"
+
 #include "core/log.h"
+
+enum { CLOSE_TRIES = 5 };
 
 static void flush_done(struct blk_req *child);
 
-static void flush_go_on(struct cache *c)
+/* --- drains --- */
+
+/* More may have become dirty since a drain that is under way was asked for. */
+void drain_start(struct cache *c)
 {
+    c->drain_wanted = true;
+    if (c->draining)
+        return;
+    c->draining = true;
+    c->drain_wanted = false;
+    c->drain = (struct blk_req){.op = BLK_FLUSH, .flags = CACHE_DRAIN};
+    flush_submit(c, &c->drain);
+}
+
+static void drain_failed(struct cache *c, enum blk_status status)
+{
+    c->drain_wanted = true;
+    if (c->closed == NULL || ++c->close_tries < CLOSE_TRIES) {
+        destage_retry_later(c);
+        return;
+    }
+    c->emptied = true;
+    log_error("cache %s: closed with %lu KiB that could not be written: %s; they are lost", c->dev.name,
+              (unsigned long)c->dirty_blocks * (PAGE_BYTES / 1024), blk_status_name(status));
+}
+
+static void drain_over(struct cache *c, enum blk_status status)
+{
+    c->draining = false;
+    if (status != BLK_OK)
+        drain_failed(c, status);
+    else if (c->drain_wanted)
+        drain_start(c);
+    else if (c->closed != NULL)
+        c->emptied = true;
+    else
+        absorb_hold(c, false);
+    cache_close_if_idle(c);
+}
+
+/* --- flushes --- */
+
+static void flush_answer(struct cache *c, struct blk_req *req, enum blk_status status)
+{
+    if (req == &c->drain)
+        drain_over(c, status);
+    else
+        blk_complete(req, status == BLK_MEDIA ? BLK_GONE : status); /* there is no place to name */
+}
+
+static bool is_below(const struct cache *c, uint32_t epoch)
+{
+    const struct line *oldest = line_oldest(&c->lines);
+    const struct destage *d;
+    if (oldest != NULL && (int32_t)(oldest->epoch - epoch) <= 0)
+        return false;
+    for (d = LIST_FIRST(&c->destages); d != NULL; d = LIST_NEXT(d, link))
+        if ((int32_t)(d->epoch - epoch) <= 0)
+            return false;
+    return true;
+}
+
+void flush_go_on(struct cache *c)
+{
+    struct blk_req *req;
+    while ((req = STAILQ_FIRST(&c->flush_waiting)) != NULL && is_below(c, (uint32_t)req->scratch[0])) {
+        STAILQ_REMOVE_HEAD(&c->flush_waiting, link);
+        STAILQ_INSERT_TAIL(&c->flush_next, req, link);
+    }
     if (c->flushing || STAILQ_EMPTY(&c->flush_next))
         return;
     c->flushing = true;
@@ -17,41 +97,69 @@ static void flush_go_on(struct cache *c)
     blk_submit(c->below, &c->flush);
 }
 
-/* The last one is of cache_close(), which nobody submitted. */
-static void flush_answer(struct cache *c, struct blk_req *req, const struct blk_req *child)
-{
-    if (req != &c->last_flush) {
-        cache_answer(req, child);
-        return;
-    }
-    if (child->status != BLK_OK)
-        log_warn("cache %s: closed, and a flush beneath it failed: %s", c->dev.name, blk_status_name(child->status));
-    c->flushed = true;
-    cache_close_if_idle(c);
-}
-
 static void flush_done(struct blk_req *child)
 {
     struct cache *c = container_of(child, struct cache, flush);
     struct blk_req_list now = STAILQ_HEAD_INITIALIZER(now);
+    enum blk_status status = child->status; /* the next one uses the same request */
     struct blk_req *req;
     STAILQ_CONCAT(&now, &c->flush_now);
     c->flushing = false;
     flush_go_on(c);
     while ((req = STAILQ_FIRST(&now)) != NULL) {
         STAILQ_REMOVE_HEAD(&now, link);
-        flush_answer(c, req, child);
+        flush_answer(c, req, status);
     }
 }
 
 void flush_submit(struct cache *c, struct blk_req *req)
 {
+    if (mode_flushes_at_once(c) && !(req->flags & CACHE_DRAIN)) {
+        blk_complete(req, BLK_OK);
+        return;
+    }
+    if (c->paused) {
+        flush_answer(c, req, c->counted.trouble); /* F2 */
+        return;
+    }
+    lines_recall(&c->lines, c->epoch);
+    req->scratch[0] = c->flush_epoch = c->epoch++;
+    STAILQ_INSERT_TAIL(&c->flush_waiting, req, link);
+    flush_go_on(c);
+    destage_pump(c);
+}
+
+void flush_then_answer(struct cache *c, struct blk_req *req)
+{
     STAILQ_INSERT_TAIL(&c->flush_next, req, link);
     flush_go_on(c);
 }
 
+void flush_failed(struct cache *c, uint32_t epoch, enum blk_status status)
+{
+    struct blk_req_list waiting = STAILQ_HEAD_INITIALIZER(waiting);
+    struct blk_req *req;
+    STAILQ_CONCAT(&waiting, &c->flush_waiting);
+    while ((req = STAILQ_FIRST(&waiting)) != NULL) {
+        STAILQ_REMOVE_HEAD(&waiting, link);
+        if ((int32_t)((uint32_t)req->scratch[0] - epoch) >= 0)
+            flush_answer(c, req, status);
+        else
+            STAILQ_INSERT_TAIL(&c->flush_waiting, req, link);
+    }
+}
+
+void cache_drain(struct cache *c, struct blk_req *req)
+{
+    req->op = BLK_FLUSH;
+    req->flags = CACHE_DRAIN;
+    req->off = req->len = 0;
+    blk_submit(&c->dev, req);
+}
+
 void flush_init(struct cache *c)
 {
+    STAILQ_INIT(&c->flush_waiting);
     STAILQ_INIT(&c->flush_next);
     STAILQ_INIT(&c->flush_now);
 }

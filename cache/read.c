@@ -186,7 +186,7 @@ static void direct_read(struct cache *c, struct blk_req *req)
     if (d == NULL)
         return;
     uint64_t at = position(req);
-    c->passed_by++;
+    c->counted.passed_by++;
     d->req = (struct blk_req){.op = BLK_READ,
                               .flags = req->flags,
                               .off = at,
@@ -352,9 +352,9 @@ void read_submit(struct cache *c, struct blk_req *req)
     req->scratch[0] = 0;
     reader_go_on(c, req, &nothing_came);
     bool hit = req->scratch[0] == req->len;
-    c->hits += hit;
-    c->misses += !hit;
-    c->hit_bytes += req->scratch[0];
+    c->counted.hits += hit;
+    c->counted.misses += !hit;
+    c->counted.hit_bytes += req->scratch[0];
 }
 
 static void status_done(struct blk_req *child)
@@ -366,12 +366,20 @@ static void status_done(struct blk_req *child)
     direct_put(d->cache, d);
 }
 
+/* What is dirty is written; of the rest the volume knows. */
 void read_status(struct cache *c, struct blk_req *req)
 {
+    uint64_t from = end_of(req), to = 0;
+    if (dirt_find(c, req->off, req->len, &from, &to) && from == req->off) {
+        req->extent = to - from;
+        req->written = true;
+        blk_complete(req, BLK_OK);
+        return;
+    }
     struct direct *d = direct_get(c, req);
     if (d == NULL)
         return;
-    d->req = (struct blk_req){.op = BLK_STATUS, .off = req->off, .len = req->len, .done = status_done};
+    d->req = (struct blk_req){.op = BLK_STATUS, .off = req->off, .len = from - req->off, .done = status_done};
     blk_submit(c->below, &d->req);
 }
 

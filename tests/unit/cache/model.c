@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/log.h"
 
 enum { SECTOR = 512, DISK = 512 * 1024 + 1536, SECTORS = DISK / SECTOR, ENTRIES = 96, DEPTH = 48, LONGEST = 96 * 1024 };
 enum { NEVER = 0x7fffffff };
@@ -40,6 +41,9 @@ struct model {
     uint64_t seed, values;
     int now; /* a step for each submission and each answer */
     unsigned in_flight, left;
+    bool draining; /* the power has failed, and all is to be below before it is cut */
+    struct blk_req drain;
+    bool drained;
     struct sector *sectors;
     struct call calls[DEPTH];
 };
@@ -139,6 +143,8 @@ static void end_flush(struct model *m, const struct call *call)
 {
     for (uint64_t i = 0; i < SECTORS; i++) {
         struct sector *s = &m->sectors[i];
+        if (s->count == 1)
+            continue;
         for (unsigned k = 0; k < s->count; k++)
             if (s->entries[k].ok && s->entries[k].answered < call->submitted)
                 supersede(m, s, &s->entries[k], true);
@@ -156,7 +162,7 @@ static void end_read(struct model *m, const struct call *call)
         bool may = false;
         for (unsigned i = 0; i < s->count; i++)
             may = may || (s->entries[i].value == value && s->entries[i].superseded >= call->submitted);
-        cr_assert(may, "seed %lu: read of sector %lu gave %lx", m->o->seed, at / SECTOR, value);
+        cr_assert(may, "%s, seed %lu: read of sector %lu gave %lx", m->o->cache.name, m->o->seed, at / SECTOR, value);
     }
 }
 
@@ -168,7 +174,7 @@ static void collapse(struct model *m, uint64_t sector, uint64_t value, const cha
     for (unsigned i = 0; i < s->count; i++)
         may = may ||
               (s->entries[i].value == value && (after_cut ? s->entries[i].buried : s->entries[i].superseded) == NEVER);
-    cr_assert(may, "seed %lu: %s sector %lu is %lx", m->o->seed, when, sector, value);
+    cr_assert(may, "%s, seed %lu: %s sector %lu is %lx", m->o->cache.name, m->o->seed, when, sector, value);
     s->count = 1;
     s->entries[0] = (struct entry){.value = value, .answered = 0, .superseded = NEVER, .buried = NEVER, .ok = true};
 }
@@ -229,8 +235,17 @@ static void fill(struct call *call)
     }
 }
 
+static void circumstances_change(struct model *m)
+{
+    if (m->o->power_changes && !m->draining && pick(m, 40) == 0)
+        cache_set_power(m->cache, pick(m, 2));
+    if (m->o->limit_changes && pick(m, 40) == 0)
+        cache_set_dirty_limit(m->cache, pick(m, 3) ? m->o->cache.bytes : pick(m, m->o->cache.bytes));
+}
+
 static void next_call(struct model *m, struct call *call)
 {
+    circumstances_change(m);
     m->left--;
     m->in_flight++;
     m->now++;
@@ -267,7 +282,7 @@ static void work_until(struct model *m, unsigned left)
         uint64_t next = loop_next_timer_ns(&m->t->loop);
         if (m->in_flight == 0)
             break;
-        cr_assert(next != UINT64_MAX, "seed %lu: requests are forgotten", m->o->seed);
+        cr_assert(next != UINT64_MAX, "%s, seed %lu: requests are forgotten", m->o->cache.name, m->o->seed);
         m->t->loop.now_ns = MAX(m->t->loop.now_ns, next);
     }
 }
@@ -289,7 +304,34 @@ static void look_at_all(struct model *m)
         collapse(m, i, value_at(m->disk->seen + i * SECTOR, i), "closed, below,", false);
     for (uint64_t i = 0; i < SECTORS; i++)
         cr_assert(!memcmp(m->disk->seen + i * SECTOR, m->disk->stable + i * SECTOR, SECTOR),
-                  "seed %lu: closed, and sector %lu is not durable", m->o->seed, i);
+                  "%s, seed %lu: closed, and sector %lu is not durable", m->o->cache.name, m->o->seed, i);
+}
+
+static void drain_done(struct blk_req *req)
+{
+    struct model *m = container_of(req, struct model, drain);
+    m->drained = req->status == BLK_OK;
+    req->done = NULL;
+}
+
+/* Until it succeeds; requests go on. */
+static void drain_all(struct model *m)
+{
+    m->draining = true;
+    cache_set_power(m->cache, false);
+    for (unsigned i = 0; !m->drained; i++) {
+        if (m->drain.done == NULL) {
+            m->drain = (struct blk_req){.done = drain_done};
+            cache_drain(m->cache, &m->drain);
+        }
+        testloop_run_ready(m->t);
+        uint64_t next = loop_next_timer_ns(&m->t->loop);
+        cr_assert(m->drain.done == NULL || next != UINT64_MAX, "%s, seed %lu: a drain is forgotten", m->o->cache.name,
+                  m->o->seed);
+        if (next != UINT64_MAX)
+            m->t->loop.now_ns = MAX(m->t->loop.now_ns, next);
+        cr_assert_lt(i, 1000000, "%s, seed %lu: it is never drained", m->o->cache.name, m->o->seed);
+    }
 }
 
 /* What the cut left is looked at beside the cache, which then goes on as if nothing had been: it is of no interest. */
@@ -305,16 +347,23 @@ static void look_after_cut(struct model *m)
         bool may = false;
         for (unsigned k = 0; k < s->count; k++)
             may = may || (s->entries[k].value == value && s->entries[k].buried == NEVER);
-        cr_assert(may, "seed %lu: after the cut sector %lu is %lx", m->o->seed, i, value);
+        cr_assert(may, "%s, seed %lu: after the cut sector %lu is %lx", m->o->cache.name, m->o->seed, i, value);
     }
     memcpy(m->disk->seen, was, DISK);
     free(was);
+}
+
+static void no_log(enum log_level level, const char *line)
+{
+    (void)level;
+    (void)line;
 }
 
 static struct model *model_create(const struct model_options *o)
 {
     struct model *m = calloc(1, sizeof *m);
     cr_assert(m != NULL);
+    log_setup(no_log, LOG_LEVEL_ERROR);
     m->o = o;
     m->seed = o->seed;
     m->sectors = calloc(SECTORS, sizeof *m->sectors);
@@ -341,7 +390,10 @@ void model_run(const struct model_options *o)
     work(m, o->requests);
     if (o->cut) {
         work_until(m, (unsigned)pick(m, o->requests));
+        if (o->cache.protection == CACHE_PROTECT_BATTERY)
+            drain_all(m);
         look_after_cut(m);
+        m->draining = false;
     }
     work_until(m, 0);
     cr_assert_eq(m->in_flight, 0);

@@ -17,8 +17,10 @@ struct model_options {
     uint64_t seed;
     unsigned requests, depth; /* how many, and so many in flight */
     unsigned fail_percent;
-    bool cut; /* the power is cut in the middle */
-    bool hot; /* a few places are asked for again and again */
+    bool cut;           /* the power is cut in the middle; with a battery: when it is known, and all is drained */
+    bool power_changes; /* the battery is healthy now and then */
+    bool limit_changes; /* so is the limit of dirty data */
+    bool hot;           /* a few places are asked for again and again */
     struct cache_options cache;
 };
 

@@ -42,6 +42,12 @@ void scene_submit(struct scene *s, struct scene_call *call)
     blk_submit(cache_dev(s->cache), &call->req);
 }
 
+void scene_drain(struct scene *s, struct scene_call *call)
+{
+    *call = (struct scene_call){.req.done = call_done};
+    cache_drain(s->cache, &call->req);
+}
+
 static void pages_for(struct scene *s, struct scene_call *call)
 {
     cr_assert(page_pool_get(s->t->loop.pages, call->pages, page_count_for(call->req.off, call->req.len)));

@@ -23,6 +23,7 @@ struct scene_call {
 struct scene *scene_create(const struct cache_options *options); /* NULL: usual ones */
 void scene_destroy(struct scene *s);                             /* closes the cache first, if there is one */
 void scene_submit(struct scene *s, struct scene_call *call);     /* req but for done and pages is set */
+void scene_drain(struct scene *s, struct scene_call *call);
 void scene_read(struct scene *s, struct scene_call *call, uint64_t off, uint64_t len);
 /* Bytes from a seed. */
 void scene_write(struct scene *s, struct scene_call *call, unsigned flags, uint64_t off, uint64_t len, uint64_t seed);

@@ -4,12 +4,11 @@
 #include "core/check.h"
 #include "tests/unit/cache/model.h"
 
-enum { SEEDS = 400 };
+enum { SEEDS = 100 };
 
 static void run_seeds(struct model_options options)
 {
     options.requests = 400;
-    options.cache.name = "model";
     for (unsigned i = 0; i < SEEDS; i++) {
         options.seed = i * 1000 + 1;
         options.depth = i % 3 == 0 ? 4 : 24;
@@ -19,17 +18,44 @@ static void run_seeds(struct model_options options)
     }
 }
 
-Test(cache_model, through_reads_what_was_written)
+static const struct {
+    const char *name;
+    struct cache_options cache;
+} ways[] = {
+    {"through", {.write_back = false}},
+    {"none", {.write_back = true}},
+    {"none, young", {.write_back = true, .low_percent = 5, .high_percent = 30, .age_ms = 1, .idle_ms = 1}},
+    {"battery", {.write_back = true, .protection = CACHE_PROTECT_BATTERY}},
+    {"battery, or flush", {.write_back = true, .protection = CACHE_PROTECT_BATTERY, .flush_when_bad = true}},
+};
+
+static void run_ways(struct model_options options)
 {
-    run_seeds((struct model_options){0});
+    for (unsigned i = 0; i < ARRAY_LENGTH(ways); i++) {
+        options.cache = ways[i].cache;
+        options.cache.name = ways[i].name;
+        options.power_changes = options.cache.protection == CACHE_PROTECT_BATTERY;
+        run_seeds(options);
+    }
 }
 
-Test(cache_model, through_and_the_power_is_cut)
+Test(cache_model, what_was_written_is_read)
 {
-    run_seeds((struct model_options){.cut = true});
+    run_ways((struct model_options){.limit_changes = true});
 }
 
-Test(cache_model, through_a_volume_with_errors)
+Test(cache_model, what_was_flushed_survives_when_the_power_is_cut)
 {
-    run_seeds((struct model_options){.fail_percent = 8});
+    run_ways((struct model_options){.cut = true});
+}
+
+Test(cache_model, a_volume_with_errors_loses_nothing)
+{
+    run_ways((struct model_options){.fail_percent = 8, .cut = true});
+}
+
+Test(cache_model, forced_write_back_reads_what_was_written)
+{
+    struct cache_options forced = {.name = "forced", .write_back = true, .protection = CACHE_PROTECT_FORCED};
+    run_seeds((struct model_options){.cache = forced, .limit_changes = true});
 }

@@ -15,7 +15,8 @@ static bool chance(struct trialdisk *disk, unsigned percent)
 
 static bool is_bad(const struct trialdisk *disk, const struct blk_req *req)
 {
-    return blk_op_has_data(req->op) && req->off < disk->bad_off + disk->bad_len && disk->bad_off < req->off + req->len;
+    return disk->bad_len > 0 && blk_op_has_data(req->op) && req->off < disk->bad_off + disk->bad_len &&
+           disk->bad_off < req->off + req->len;
 }
 
 static bool fails(struct trialdisk *disk, const struct blk_req *req)
@@ -200,7 +201,15 @@ static void trialdisk_close(struct blkdev *dev, struct task *closed)
     loop_defer(loop, closed);
 }
 
-static const struct blkdev_ops trialdisk_ops = {.kind = "trial", .submit = trialdisk_submit, .close = trialdisk_close};
+static bool trialdisk_status(struct blkdev *dev, uint64_t off, uint64_t len, uint64_t *extent)
+{
+    (void)off;
+    *extent = len;
+    return !container_of(dev, struct trialdisk, dev)->unwritten;
+}
+
+static const struct blkdev_ops trialdisk_ops = {
+    .kind = "trial", .submit = trialdisk_submit, .close = trialdisk_close, .block_status = trialdisk_status};
 
 struct trialdisk *trialdisk_create(struct loop *loop, uint64_t size, uint32_t logical_block, uint32_t row)
 {

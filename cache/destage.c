@@ -1,0 +1,369 @@
+/*
+ * What leaves, when, and in which order.
+ *
+ *      why                          how many runs at a time          which line
+ *      a flush waits, or all must   DESTAGES                         in disk order, those that the flush covers
+ *      above the low watermark      1 there, to DESTAGES at high     full rows, in disk order; else the sweep
+ *      something is old             a few                            the oldest
+ *      nobody asks for anything     a few                            in disk order
+ *
+ * The sweep (WOW: Gill and Modha, FAST 2005) goes round the lines in the order of the disk. A line that was written into
+ * since it last came by is spared once: it is likely to be written into again, over what is there, or until it is full.
+ * Up to the high watermark it may so come home with nothing.
+ *
+ * A line leaves in runs: dirty sectors that follow each other, over gaps that are here and clean, for those cost less
+ * than another request. If all of a row is here, and a quarter of it dirty, it goes as a full row, without a read.
+ *
+ *      dirty ---> leaving ---> clean
+ *        ^           |
+ *        +-- failed -+   the line is set aside
+ *
+ * D1  What fails stays dirty. If it is the place (a media error), the others go on; if it is the device, all wait. After
+ *     a time that doubles, and with the next flush, it is tried again.
+ * D2  A line has runs on their way for one reason at a time: what is written into it meanwhile waits for them.
+ */
+#include "cache/cache_impl.h"
+
+#include <stdlib.h>
+
+#include "core/log.h"
+
+enum { FEW = 4, SWEEP_STEPS = 64, GAP_SECTORS = 128, FULL_ROW_SHARE = 4 };
+#define TICK_NS         20000000ull
+#define BACK_OFF_MIN_NS 100000000ull
+#define BACK_OFF_MAX_NS 10000000000ull
+
+static void destage_done(struct blk_req *child);
+
+static uint64_t line_bytes(const struct cache *c)
+{
+    return (uint64_t)c->lines.blocks * PAGE_BYTES;
+}
+
+bool destage_meets(const struct cache *c, uint64_t off, uint64_t len)
+{
+    const struct destage *d;
+    for (d = LIST_FIRST(&c->destages); d != NULL; d = LIST_NEXT(d, link))
+        if (ranges_meet(&d->req, off, len))
+            return true;
+    return false;
+}
+
+/* --- which --- */
+
+struct demand {
+    unsigned runs;    /* on their way at a time */
+    unsigned classes; /* of the lines to choose from, first choice */
+    bool by_age;      /* the oldest */
+    bool spare;       /* those written into lately */
+    bool picky;       /* if there are no others, none */
+    bool covered;     /* only those that a flush waits for */
+};
+
+/* Data of this epoch, of a line or on its way: does a flush wait for it? */
+static bool is_covered(const struct cache *c, uint32_t epoch)
+{
+    return (int32_t)(epoch - c->flush_epoch) <= 0;
+}
+
+static struct demand demand_of(const struct cache *c)
+{
+    unsigned fill = cache_fill_permille(c), low = c->o.low_percent * 10, high = c->o.high_percent * 10;
+    const struct line *oldest = line_oldest(&c->lines);
+    if (c->paused || oldest == NULL)
+        return (struct demand){0};
+    if (flush_is_waited_for(c))
+        return (struct demand){.runs = DESTAGES, .classes = LINE_FULL | LINE_PARTIAL, .covered = true};
+    if (fill > low) {
+        unsigned runs = fill >= high ? DESTAGES : 1 + (DESTAGES - 1) * (fill - low) / (high - low);
+        return (struct demand){.runs = runs, .classes = LINE_FULL, .spare = true, .picky = fill < high};
+    }
+    if (cache_now_ms(c) - oldest->since_ms >= c->o.age_ms)
+        return (struct demand){.runs = FEW, .by_age = true};
+    if (cache_now_ns(c) - c->request_ns >= c->o.idle_ms * 1000000ull)
+        return (struct demand){.runs = FEW, .classes = LINE_FULL | LINE_PARTIAL};
+    return (struct demand){0};
+}
+
+static bool can_leave(const struct cache *c, const struct line *line, const struct demand *demand)
+{
+    return line->class & (LINE_FULL | LINE_PARTIAL) && (!demand->covered || is_covered(c, line->epoch)) &&
+           !change_meets(c, line->number * line_bytes(c), line_bytes(c));
+}
+
+static struct line *sweep(struct cache *c, const struct demand *demand, unsigned classes, bool spare)
+{
+    uint64_t start = c->hand;
+    bool round = false;
+    for (unsigned i = 0; i < SWEEP_STEPS; i++) {
+        struct line *line = line_next(&c->lines, c->hand, classes);
+        if (line == NULL && !round) {
+            round = true;
+            line = line_next(&c->lines, 0, classes);
+        }
+        if (line == NULL || (round && line->number >= start))
+            return NULL;
+        c->hand = line->number + 1;
+        bool spared = spare && line->recent;
+        line->recent = line->recent && !spare;
+        if (!spared && can_leave(c, line, demand))
+            return line;
+    }
+    return NULL;
+}
+
+static struct line *oldest(struct cache *c, const struct demand *demand)
+{
+    struct line *line = line_oldest(&c->lines);
+    for (unsigned i = 0; line != NULL && i < SWEEP_STEPS; i++) {
+        if (can_leave(c, line, demand))
+            return line;
+        line = line_younger(&c->lines, line);
+    }
+    return NULL;
+}
+
+static struct line *choose(struct cache *c, const struct demand *demand)
+{
+    struct line *line = demand->by_age ? NULL : sweep(c, demand, demand->classes, false);
+    if (line == NULL && demand->spare)
+        line = sweep(c, demand, LINE_PARTIAL, true);
+    return line != NULL || demand->picky ? line : oldest(c, demand);
+}
+
+/* --- runs --- */
+
+/* Of the line at hand: c->row. */
+static bool in_row(const struct cache *c, uint32_t sector, bool dirty)
+{
+    const struct block *b = c->row[sector / BLOCK_SECTORS];
+    return b != NULL && (dirty ? b->dirty : b->valid) >> sector % BLOCK_SECTORS & 1;
+}
+
+/* Sectors of the line that the volume has. */
+static uint32_t line_sectors(const struct cache *c, const struct line *line)
+{
+    uint64_t off = line->number * line_bytes(c);
+    return (uint32_t)(MIN(line_bytes(c), c->dev.info.size - off) / SECTOR_BYTES);
+}
+
+static uint32_t run_max(const struct cache *c)
+{
+    uint64_t most = c->below->info.max_request;
+    return most == 0 ? UINT32_MAX : (uint32_t)MIN(most / SECTOR_BYTES, UINT32_MAX);
+}
+
+static void row_look(struct cache *c, const struct line *line)
+{
+    for (uint32_t i = 0; i < c->lines.blocks; i++)
+        c->row[i] = block_find(&c->blocks, line->number * c->lines.blocks + i);
+}
+
+static bool goes_as_row(const struct cache *c, const struct line *line)
+{
+    if (line->dirty * FULL_ROW_SHARE < c->lines.blocks || line_sectors(c, line) > run_max(c))
+        return false;
+    for (uint32_t i = 0; i < c->lines.blocks; i++)
+        if (c->row[i] == NULL || c->row[i]->valid != BLOCK_WHOLE)
+            return false;
+    return true;
+}
+
+/* The next run at or behind *from. */
+static bool next_run(const struct cache *c, uint32_t end, uint32_t *from, uint32_t *to)
+{
+    uint32_t most = run_max(c);
+    while (*from < end && !in_row(c, *from, true))
+        ++*from;
+    *to = *from;
+    for (uint32_t i = *from; i < end && i - *from < most; i++) {
+        if (in_row(c, i, true))
+            *to = i + 1;
+        else if (!in_row(c, i, false) || i - *to >= GAP_SECTORS)
+            break;
+    }
+    return *to > *from;
+}
+
+static void run_start(struct cache *c, struct line *line, uint32_t from, uint32_t to)
+{
+    struct destage *d = LIST_FIRST(&c->destages_free);
+    uint64_t off = line->number * line_bytes(c) + (uint64_t)from * SECTOR_BYTES;
+    uint64_t len = (uint64_t)(to - from) * SECTOR_BYTES;
+    LIST_REMOVE(d, link);
+    LIST_INSERT_HEAD(&c->destages, d, link);
+    d->line = line->number;
+    d->epoch = line->epoch;
+    d->req = (struct blk_req){.op = BLK_WRITE, .off = off, .len = len, .pages = d->pages, .done = destage_done};
+    for (uint32_t i = from / BLOCK_SECTORS; i * BLOCK_SECTORS < to; i++) {
+        struct block *b = c->row[i];
+        uint8_t goes = sectors_of(block_number(b), off, off + len) & b->dirty;
+        d->pages[i - from / BLOCK_SECTORS] = b->page;
+        page_ref(b->page);
+        dirt_set(c, line, b, (uint8_t)(b->dirty & ~goes), b->leaving | goes);
+    }
+    line->leaving++;
+    c->counted.destages++;
+    c->counted.full_rows += to - from == c->lines.blocks * BLOCK_SECTORS;
+    throttle_busy(&c->throttle, cache_now_ns(c), true);
+    c->destaging++;
+    blk_submit(c->below, &d->req);
+}
+
+static void line_start(struct cache *c, struct line *line)
+{
+    uint32_t end = line_sectors(c, line), from = 0, to = end;
+    row_look(c, line);
+    if (goes_as_row(c, line)) {
+        run_start(c, line, 0, end);
+    } else {
+        for (; !LIST_EMPTY(&c->destages_free) && next_run(c, end, &from, &to); from = to)
+            run_start(c, line, from, to);
+    }
+    line->recent = false;
+    line_settle(&c->lines, line);
+}
+
+void destage_pump(struct cache *c)
+{
+    for (;;) {
+        struct demand demand = demand_of(c);
+        struct line *line = c->destaging < demand.runs ? choose(c, &demand) : NULL;
+        if (line == NULL)
+            break;
+        line_start(c, line);
+    }
+    if (c->dirty_blocks > 0 && !c->tick.armed)
+        timer_start(c->dev.loop, &c->tick, TICK_NS);
+}
+
+static void tick_fire(struct timer *timer)
+{
+    destage_pump(container_of(timer, struct cache, tick));
+}
+
+/* --- answers --- */
+
+static void block_left(struct cache *c, struct line *line, struct block *b, const struct blk_req *run, bool failed)
+{
+    uint8_t sectors = sectors_of(block_number(b), run->off, run->off + run->len);
+    uint8_t back = failed ? (uint8_t)(b->valid & sectors) : 0;
+    if (back != 0 && line->dirty == 0)
+        line->since_ms = cache_now_ms(c);
+    dirt_set(c, line, b, b->dirty | back, (uint8_t)(b->leaving & ~sectors));
+    block_settle(&c->blocks, b);
+}
+
+static void run_left(struct cache *c, struct destage *d, bool failed)
+{
+    struct line *line = line_find(&c->lines, d->line);
+    uint64_t first = d->req.off / PAGE_BYTES;
+    uint32_t count = page_count_for(d->req.off, d->req.len);
+    for (uint32_t i = 0; i < count; i++) {
+        struct block *b = block_find(&c->blocks, first + i);
+        bool beyond = (first + i) * PAGE_BYTES >= c->dev.info.size; /* the volume has become shorter */
+        if (b != NULL)
+            block_left(c, line, b, &d->req, failed && !beyond);
+    }
+    page_put_all(d->pages, count);
+    line->leaving--;
+    if (failed)
+        line_set_aside(&c->lines, line);
+    else
+        line_settle(&c->lines, line);
+}
+
+void destage_retry_later(struct cache *c)
+{
+    if (c->retry.armed)
+        return;
+    timer_start(c->dev.loop, &c->retry, c->back_off_ns);
+    c->back_off_ns = MIN(c->back_off_ns * 2, BACK_OFF_MAX_NS);
+}
+
+static void retry_fire(struct timer *timer)
+{
+    struct cache *c = container_of(timer, struct cache, retry);
+    c->paused = false;
+    lines_recall(&c->lines, c->epoch);
+    if (c->drain_wanted)
+        drain_start(c);
+    change_go_on(c);
+}
+
+static void destage_failed(struct cache *c, const struct destage *d)
+{
+    enum blk_status status = d->req.status;
+    bool news = c->counted.trouble != status;
+    c->counted.destage_errors++;
+    c->counted.trouble = status;
+    c->paused = c->paused || (status != BLK_MEDIA && status != BLK_INVALID); /* D1 */
+    flush_failed(c, d->epoch, status);
+    destage_retry_later(c);
+    if (!news)
+        return;
+    log_error("cache %s: dirty data cannot be written: %s; it is kept, and tried again", c->dev.name,
+              blk_status_name(status));
+    cache_changed(c);
+}
+
+static void destage_worked(struct cache *c, const struct destage *d)
+{
+    c->counted.destaged_bytes += d->req.len;
+    throttle_left(&c->throttle, cache_now_ns(c), d->req.len);
+    if (c->counted.trouble == BLK_OK || c->paused || c->lines.aside > 0)
+        return;
+    c->counted.trouble = BLK_OK;
+    c->back_off_ns = BACK_OFF_MIN_NS;
+    log_notice("cache %s: dirty data can be written again", c->dev.name);
+    cache_changed(c);
+}
+
+static void destage_done(struct blk_req *child)
+{
+    struct destage *d = container_of(child, struct destage, req);
+    struct cache *c = d->cache;
+    bool failed = child->status != BLK_OK;
+    run_left(c, d, failed);
+    LIST_REMOVE(d, link);
+    LIST_INSERT_HEAD(&c->destages_free, d, link);
+    c->destaging--;
+    if (failed)
+        destage_failed(c, d);
+    else
+        destage_worked(c, d);
+    throttle_busy(&c->throttle, cache_now_ns(c), c->destaging > 0);
+    flush_go_on(c);
+    change_go_on(c);
+    cache_close_if_idle(c);
+}
+
+/* --- life --- */
+
+bool destage_init(struct cache *c)
+{
+    c->tick.fire = tick_fire;
+    c->retry.fire = retry_fire;
+    c->back_off_ns = BACK_OFF_MIN_NS;
+    c->row = calloc(c->lines.blocks, sizeof(struct block *));
+    if (c->row == NULL)
+        return false;
+    for (unsigned i = DESTAGES; i-- > 0;) {
+        struct destage *d = &c->destage_memory[i];
+        d->cache = c;
+        d->pages = calloc(c->lines.blocks, sizeof(struct page *));
+        if (d->pages == NULL)
+            return false;
+        LIST_INSERT_HEAD(&c->destages_free, d, link);
+    }
+    return true;
+}
+
+void destage_fini(struct cache *c)
+{
+    timer_stop(c->dev.loop, &c->tick);
+    timer_stop(c->dev.loop, &c->retry);
+    for (unsigned i = 0; i < DESTAGES; i++)
+        free(c->destage_memory[i].pages);
+    free(c->row);
+}

@@ -1,0 +1,171 @@
+/* What stands behind a completed write: protection, power, and what initiators are told. */
+#include <criterion/criterion.h>
+
+#include <string.h>
+
+#include "core/check.h"
+#include "tests/unit/cache/scene.h"
+
+static const struct cache_options battery = {
+    .name = "battery", .bytes = 1024 * KIB, .write_back = true, .protection = CACHE_PROTECT_BATTERY};
+
+static struct cache_status status_of(struct scene *s)
+{
+    struct cache_status status;
+    cache_status(s->cache, &status);
+    return status;
+}
+
+static enum blk_status put(struct scene *s, unsigned flags, uint64_t off, uint64_t seed)
+{
+    uint8_t bytes[4096];
+    test_fill(bytes, sizeof bytes, seed);
+    return test_io(s->t, cache_dev(s->cache), BLK_WRITE, flags, off, bytes, sizeof bytes);
+}
+
+static bool stable(const struct scene *s, uint64_t off, uint64_t seed)
+{
+    uint8_t bytes[4096];
+    test_fill(bytes, sizeof bytes, seed);
+    return memcmp(s->disk->stable + off, bytes, sizeof bytes) == 0;
+}
+
+static enum blk_status flush(struct scene *s)
+{
+    return test_io(s->t, cache_dev(s->cache), BLK_FLUSH, 0, 0, NULL, 0);
+}
+
+Test(cache_mode, each_protection_has_its_mode)
+{
+    static const struct {
+        bool back, power, flush_when_bad;
+        enum cache_protection protection;
+        enum cache_mode mode;
+        bool volatile_cache, reason;
+    } cases[] = {
+        {false, false, false, CACHE_PROTECT_NONE, CACHE_THROUGH, true, false},
+        {false, true, false, CACHE_PROTECT_BATTERY, CACHE_THROUGH, true, false},
+        {true, false, false, CACHE_PROTECT_NONE, CACHE_NONE, true, false},
+        {true, true, false, CACHE_PROTECT_NONE, CACHE_NONE, true, false},
+        {true, false, false, CACHE_PROTECT_FORCED, CACHE_SAFE, false, false},
+        {true, true, false, CACHE_PROTECT_BATTERY, CACHE_SAFE, false, false},
+        {true, false, false, CACHE_PROTECT_BATTERY, CACHE_STRICT, false, true},
+        {true, false, true, CACHE_PROTECT_BATTERY, CACHE_NONE, true, true},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct cache_options o = {.name = "mode",
+                                  .bytes = 1024 * KIB,
+                                  .write_back = cases[i].back,
+                                  .protection = cases[i].protection,
+                                  .flush_when_bad = cases[i].flush_when_bad};
+        struct scene *s = scene_create(&o);
+        cache_set_power(s->cache, cases[i].power);
+        struct cache_status status = status_of(s);
+        cr_expect_eq(status.mode, cases[i].mode, "case %u: %s", i, cache_mode_name(status.mode));
+        cr_expect_eq(status.volatile_cache, cases[i].volatile_cache, "case %u", i);
+        cr_expect_eq(cache_dev(s->cache)->info.volatile_cache, cases[i].volatile_cache, "case %u", i);
+        cr_expect_eq(status.reason != NULL, cases[i].reason, "case %u", i);
+        scene_destroy(s);
+    }
+}
+
+Test(cache_mode, on_a_healthy_battery_flush_and_fua_are_answered_from_memory)
+{
+    struct scene *s = scene_create(&battery);
+    cache_set_power(s->cache, true);
+    cr_assert_eq(put(s, BLK_FUA, 0, 1), BLK_OK);
+    cr_assert_eq(flush(s), BLK_OK);
+    cr_expect_eq(s->disk->requests[BLK_WRITE] + s->disk->requests[BLK_FLUSH], 0);
+    scene_destroy(s);
+}
+
+Test(cache_mode, when_the_battery_fails_what_is_dirty_is_destaged_and_flushed_and_flushes_wait)
+{
+    struct scene *s = scene_create(&battery);
+    struct scene_call call = {.req = {.op = BLK_FLUSH}};
+    cache_set_power(s->cache, true);
+    for (unsigned i = 0; i < 20; i++)
+        cr_assert_eq(put(s, 0, 131072 * i, i), BLK_OK);
+    s->disk->hold = true;
+    cache_set_power(s->cache, false);
+    scene_submit(s, &call);
+    testloop_run_ready(s->t);
+    cr_expect(!call.over);
+    cr_expect_gt(trialdisk_held(s->disk), 0, "asked for or not");
+    trialdisk_release(s->disk);
+    cr_assert_eq(scene_wait(s, &call), BLK_OK);
+    for (unsigned i = 0; i < 20; i++)
+        cr_expect(stable(s, 131072 * i, i), "write %u", i);
+    cr_expect_eq(status_of(s).dirty_bytes, 0);
+    scene_destroy(s);
+}
+
+Test(cache_mode, without_a_battery_a_completed_write_is_durable)
+{
+    struct scene *s = scene_create(&battery);
+    cr_assert_eq(put(s, 0, 4096, 1), BLK_OK);
+    cr_expect(stable(s, 4096, 1), "for who was told that there is no volatile cache");
+    cr_assert_eq(put(s, 0, 4096, 2), BLK_OK);
+    cr_assert_eq(test_io(s->t, cache_dev(s->cache), BLK_DISCARD, 0, 4096, NULL, 4096), BLK_OK);
+    cr_expect(!stable(s, 4096, 2), "and so is a discard");
+    scene_destroy(s);
+}
+
+struct told {
+    struct cache_owner owner;
+    unsigned times;
+};
+
+static void was_told(struct cache_owner *owner, struct cache *cache)
+{
+    (void)cache;
+    container_of(owner, struct told, owner)->times++;
+}
+
+Test(cache_mode, the_owner_hears_of_it)
+{
+    struct told told = {.owner.changed = was_told};
+    struct cache_options o = battery;
+    o.owner = &told.owner;
+    o.flush_when_bad = true;
+    struct scene *s = scene_create(&o);
+    cr_expect(cache_dev(s->cache)->info.volatile_cache);
+    cache_set_power(s->cache, true);
+    cr_expect_eq(told.times, 1);
+    cr_expect(!cache_dev(s->cache)->info.volatile_cache);
+    cache_set_power(s->cache, true);
+    cr_expect_eq(told.times, 1);
+    cache_set_power(s->cache, false);
+    cr_expect_eq(told.times, 2);
+    cr_expect(cache_dev(s->cache)->info.volatile_cache);
+    scene_destroy(s);
+}
+
+Test(cache_mode, no_more_is_dirty_than_the_battery_lasts_for)
+{
+    struct scene *s = scene_create(&battery);
+    cache_set_power(s->cache, true);
+    cache_set_dirty_limit(s->cache, 65536);
+    for (unsigned i = 0; i < 100; i++) {
+        cr_assert_eq(put(s, 0, 40960 * i, i), BLK_OK);
+        cr_expect_leq(status_of(s).dirty_bytes, 65536);
+    }
+    cache_set_dirty_limit(s->cache, 0);
+    testloop_run(s->t);
+    cr_assert_eq(put(s, 0, 0, 7), BLK_OK);
+    cr_expect(stable(s, 0, 7), "no room at all: it goes below, durable");
+    scene_destroy(s);
+}
+
+Test(cache_mode, a_drain_is_one_in_every_mode)
+{
+    struct scene *s = scene_create(&battery);
+    struct scene_call call = {0};
+    cache_set_power(s->cache, true);
+    cr_assert_eq(put(s, 0, 0, 1), BLK_OK);
+    call.req.done = NULL;
+    scene_drain(s, &call);
+    cr_assert_eq(scene_wait(s, &call), BLK_OK);
+    cr_expect(stable(s, 0, 1));
+    scene_destroy(s);
+}
