@@ -4,7 +4,7 @@
 #include "core/check.h"
 #include "tests/unit/cache/model.h"
 
-enum { SEEDS = 100 };
+enum { SEEDS = 40 };
 
 static void run_seeds(struct model_options options)
 {
@@ -13,7 +13,7 @@ static void run_seeds(struct model_options options)
         options.seed = i * 1000 + 1;
         options.depth = i % 3 == 0 ? 4 : 24;
         options.hot = i % 2;
-        options.cache.bytes = i % 5 == 0 ? 16 * PAGE_BYTES : CACHE_BYTES_MIN;
+        options.cache.bytes = i % 4 == 0 ? CACHE_BYTES_MIN : 160 * KIB;
         model_run(&options);
     }
 }

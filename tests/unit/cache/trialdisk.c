@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 
-enum { SECTOR = 512, OWN_PAGES = 4096 };
+enum { SECTOR = 512, OWN_PAGES = 1024 };
 
 static bool chance(struct trialdisk *disk, unsigned percent)
 {
