@@ -14,7 +14,7 @@ for file in $sources; do
         /^\}$/ { if (start && NR - start > 110) { print file ":" start ": a function of " NR - start " lines: " name; found = 1 } start = 0 }
         END { exit found }' "$file" || bad=1
 done
-for file in $(git ls-files '*.c' '*.h' | grep -v -e '^raid/' -e '^tests/sim/'); do
+for file in $(git ls-files '*.c' '*.h' | grep -vE '^(raid|cache|tests/(sim|unit/raid|unit/cache))/'); do
     awk -v file="$file" '
         /clang-format off/ { off = 1 }
         /clang-format on/ { off = 0 }
