@@ -244,7 +244,7 @@ system: all loads
 	$(call say,SYSTEM,$(B))
 	$(Q)tests/system/run.sh $(B) $(TESTS)
 # The sanitized daemon under the tests that send it the most unusual things.
-SAN_TESTS := $(wildcard tests/system/test_nbd_raw.sh tests/system/test_nbd_stop.sh tests/system/test_levels.sh \
+SAN_TESTS := $(wildcard tests/system/test_cache.sh tests/system/test_nbd_raw.sh tests/system/test_nbd_stop.sh tests/system/test_levels.sh \
              tests/system/test_hostile.sh tests/system/test_cli.sh tests/system/test_access.sh \
              tests/system/test_iscsi_pdu.sh tests/system/test_remote_faults.sh tests/system/test_nbd_tls.sh \
              tests/system/test_power_sources.sh)

@@ -272,6 +272,8 @@ static void tell_difference(void *data, const char *path, enum config_change cha
     else if (strcmp(path, "disks") == 0 || (begins(path, "arrays ") && ends(path, ".disks")))
         append_text(r->taken, "%s: where disks may be found; corbelctl apply, disk online and disk replace look there",
                     path);
+    else if (begins(path, "arrays ") && strstr(path, ".cache.") != NULL)
+        append_text(r->refused, "%s is read when the volume is first served; restart to change it", path);
     else if (begins(path, "arrays "))
         append_text(r->refused, "%s: a reload looks at no disk: use corbelctl apply", path);
     else if (service)

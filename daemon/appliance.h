@@ -114,6 +114,8 @@ const char *appliance_session_drop(struct appliance *appliance, const char *sess
 
 /* Who says whether a battery stands behind this machine, and what. */
 json_t *appliance_power(struct appliance *appliance);
+/* All that is dirty in the cache of "array/volume" goes to the array. NULL, or what is wrong. */
+const char *appliance_cache_flush(struct appliance *appliance, const char *volume);
 
 /* Everything, for corbelctl and the page. */
 json_t *appliance_status(struct appliance *appliance);

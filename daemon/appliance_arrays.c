@@ -177,6 +177,7 @@ void live_array_close(struct live_array *live)
     char why[256];
     struct array_sync sync = {0};
     live_power_unwatch(live);
+    live_caches_close(live);
     if (live->array != NULL && !array_sync(&sync, live, run_close, why, sizeof why))
         log_error("array %s was not stopped cleanly: %s", live->name, why);
     live->array = NULL;
@@ -279,7 +280,7 @@ static void take_back_returned(struct appliance *a, struct live_array *live, con
     }
 }
 
-static int config_array_index(const struct config *config, const char *name)
+int config_array_index(const struct config *config, const char *name)
 {
     for (unsigned i = 0; i < config->arrays.count; i++)
         if (strcmp(config_item(&config->arrays, struct config_array, i)->name.text, name) == 0)
@@ -467,7 +468,8 @@ struct volume_call {
 static void run_find_volume(struct sync_call *call)
 {
     struct volume_call *c = container_of(call, struct volume_call, call);
-    c->dev = array_volume(c->live->array, c->name);
+    struct cache *cache = live_cache_find(c->live, c->name);
+    c->dev = cache != NULL ? cache_dev(cache) : array_volume(c->live->array, c->name);
     sync_finish(call);
 }
 
@@ -749,12 +751,12 @@ static bool assemble_options(struct appliance *a, const struct live_array *live,
 }
 
 /* False: a->message. It runs, or, frozen, is used by who cannot be cut off. */
-static bool is_to_be_started(struct appliance *a, struct live_array *live, const char *prefer)
+static bool is_to_be_started(struct appliance *a, struct live_array *live, bool force, const char *prefer)
 {
     if (live == NULL || live->array == NULL)
         return true;
     if (prefer == NULL && live_array_is_frozen(live))
-        return live_array_thaw(a, live, a->message, sizeof a->message);
+        return live_array_thaw(a, live, force, a->message, sizeof a->message);
     text_format(a->message, sizeof a->message, "array %s runs already%s", live->name,
                 prefer != NULL ? ": there is no split brain that a disk could decide" : "");
     return false;
@@ -764,7 +766,7 @@ const char *appliance_array_assemble(struct appliance *a, const char *array, boo
 {
     struct assembly_options options = {.force = force};
     struct live_array *live = live_array_find(a, array);
-    if (!is_to_be_started(a, live, prefer) || !assemble_options(a, live, prefer, &options))
+    if (!is_to_be_started(a, live, force, prefer) || !assemble_options(a, live, prefer, &options))
         return a->message;
     if (live_array_start_again(a, array, &options))
         return NULL;

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "cache/cache.h"
 #include "daemon/appliance.h"
 #include "daemon/listener.h"
 #include "daemon/power.h"
@@ -37,6 +38,15 @@ struct live_spare {
     time_t asked_s;           /* of another machine: when it was looked at (monotonic) */
 };
 
+/* The cache over a volume: daemon/appliance_cache.c. All but what is found by name belongs to the array's home. */
+struct live_cache {
+    char volume[SB_NAME_SIZE];
+    struct cache *cache;
+    struct cache_owner owner;
+    enum cache_mode mode; /* as logged */
+    const char *said;
+};
+
 /* An array of the config, or found on a disk; `array` is NULL while it is not started, and `reason` says why. */
 struct live_array {
     TAILQ_ENTRY(live_array) link;
@@ -52,6 +62,8 @@ struct live_array {
     bool watches_power;
     struct power_watch power_watch; /* daemon/appliance_power.c: on its home, while it runs */
     struct power_health power;      /* as its home has heard it */
+    unsigned caches_count;
+    struct live_cache caches[SB_VOLUMES_MAX];
 };
 
 struct live_export {
@@ -142,6 +154,8 @@ bool live_disk_open(struct appliance *a, struct live_array *live, struct live_di
                     size_t why_len);
 
 struct live_array *live_array_find(struct appliance *a, const char *name);
+/* Of the array among those of the config; -1: it is not among them. */
+int config_array_index(const struct config *config, const char *name);
 /* A new entry without array, on the home reactor of the config's `index`th array. */
 struct live_array *live_array_add(struct appliance *a, const char *name, unsigned index);
 /* Scan the config's disks, then start every array that may start and is not started, or `only` that one. */
@@ -156,7 +170,7 @@ void live_array_free(struct appliance *a, struct live_array *live);
 struct sb_array *live_array_describe(struct live_array *live);
 /* The running array of a reference ARRAY/VOLUME, and the volume's name in it; NULL: there is none, see a->message. */
 struct live_array *live_array_of_volume(struct appliance *a, const char *reference, const char **volume);
-/* The device of "array/volume", and its home. NULL: not there. */
+/* The device of "array/volume", its cache if it has one, and its home. NULL: not there. */
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home);
 /* "array/slot", or the path of a disk in a slot; NULL: neither. */
 struct live_array *live_slot_find(struct appliance *a, const char *disk, unsigned *slot);
@@ -222,7 +236,7 @@ void live_remotes_free(struct appliance *a);
 /* An array that does not run: assemble it, and serve its volumes. */
 bool live_array_start_again(struct appliance *a, const char *name, const struct assembly_options *options);
 /* One that is frozen runs no more, and nobody uses it. False, and why: somebody cannot be cut off. */
-bool live_array_thaw(struct appliance *a, struct live_array *live, char *why, size_t why_len);
+bool live_array_thaw(struct appliance *a, struct live_array *live, bool force, char *why, size_t why_len);
 
 /* --- appliance_scrub.c --- */
 
@@ -237,6 +251,20 @@ void live_power(struct appliance *a, const struct config *config);
 /* An array that runs hears of the power source, until it is closed. */
 void live_power_watch(struct appliance *a, struct live_array *live);
 void live_power_unwatch(struct live_array *live);
+
+/* --- appliance_cache.c --- */
+
+/* For volumes that have none yet and shall, before they are served. */
+void live_caches_start(struct appliance *a, const struct config *config);
+/* NULL: the volume has none. */
+struct cache *live_cache_find(const struct live_array *live, const char *volume);
+/* On the array's home: live->power is new. */
+void live_caches_power(struct live_array *live);
+/* Bytes that are here only, though initiators were told that they are safe. */
+uint64_t live_caches_promised(struct live_array *live);
+/* What is dirty goes to the array first. Nobody uses them any more. */
+void live_caches_close(struct live_array *live);
+json_t *live_cache_json(const struct cache_status *status);
 
 /* --- appliance_policy.c --- */
 

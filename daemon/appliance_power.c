@@ -61,7 +61,9 @@ struct watch_call {
 
 static void on_power(struct power_watch *watch, const struct power_health *health)
 {
-    container_of(watch, struct live_array, power_watch)->power = *health;
+    struct live_array *live = container_of(watch, struct live_array, power_watch);
+    live->power = *health;
+    live_caches_power(live);
 }
 
 static void run_watch(struct sync_call *call)

@@ -250,7 +250,7 @@ static enum comeback thaw(struct appliance *a, const struct config_array *config
         say_once(remote, live->name, "the array is frozen, and starts anew when all its disks answer");
         return LATER;
     }
-    if (live_array_thaw(a, live, why, sizeof why))
+    if (live_array_thaw(a, live, false, why, sizeof why))
         return start_again(a, config);
     say_once(remote, live->name, why);
     return LATER;

@@ -342,6 +342,7 @@ void live_serve(struct appliance *a, const struct config *config, live_told told
 {
     told = told != NULL ? told : ignore;
     live_held_count(a);
+    live_caches_start(a, config);
     for (unsigned i = 0; i < config->nbd.exports.count; i++) {
         const struct config_export *export = config_item(&config->nbd.exports, struct config_export, i);
         if (live_export_find(a, export->name.text) == NULL)

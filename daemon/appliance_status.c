@@ -18,6 +18,7 @@ struct info_call {
     struct array_usage usage[SB_VOLUMES_MAX];
     struct array_scrub_info scrub[SB_VOLUMES_MAX];
     struct array_lost lost[SB_VOLUMES_MAX];
+    struct cache_status caches[SB_VOLUMES_MAX]; /* bytes 0: none */
     bool volume_there[SB_VOLUMES_MAX];
 };
 
@@ -37,6 +38,9 @@ static void run_info(struct sync_call *call)
         array_scrub_info(c->live->array, i, &c->scrub[i]);
         if (dev != NULL)
             array_lost(c->live->array, i, &c->lost[i]);
+        struct cache *cache = live_cache_find(c->live, c->description.volumes[i].name);
+        if (cache != NULL)
+            cache_status(cache, &c->caches[i]);
     }
     sync_finish(call);
 }
@@ -76,12 +80,12 @@ static json_t *lost_json(const struct array_lost *lost)
 
 static json_t *volume_json(const struct sb_volume *volume, const struct blk_counters *counters,
                            const struct array_usage *usage, const struct array_scrub_info *scrub,
-                           const struct array_lost *lost)
+                           const struct array_lost *lost, const struct cache_status *cache)
 {
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&volume->uuid, uuid);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:s}", "name",
-                     volume->name, "uuid", uuid, "level", raid_level_name(volume->spec.level), "consistency",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:s, s:o}",
+                     "name", volume->name, "uuid", uuid, "level", raid_level_name(volume->spec.level), "consistency",
                      sb_consistency_name(volume->consistency), "size_bytes", (json_int_t)volume->size, "chunk_bytes",
                      (json_int_t)volume->spec.chunk, "logical_block_bytes", (json_int_t)volume->logical_block,
                      "read_requests", (json_int_t)counters->requests[BLK_READ], "write_requests",
@@ -89,7 +93,7 @@ static json_t *volume_json(const struct sb_volume *volume, const struct blk_coun
                      "written_bytes", (json_int_t)counters->bytes[BLK_WRITE], "used_bytes",
                      (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes, "scrub",
                      scrub_json(scrub), "lost_bytes", (json_int_t)lost->bytes, "lost", lost_json(lost), "init",
-                     sb_init_name(volume->init));
+                     sb_init_name(volume->init), "cache", cache->bytes != 0 ? live_cache_json(cache) : json_null());
 }
 
 static json_t *job_json(const struct array_job_info *job)
@@ -124,7 +128,7 @@ static json_t *array_json(struct live_array *live)
     for (unsigned i = 0; i < c->description.volumes_count; i++)
         if (c->volume_there[i])
             json_array_append_new(volumes, volume_json(&c->description.volumes[i], &c->counters[i], &c->usage[i],
-                                                       &c->scrub[i], &c->lost[i]));
+                                                       &c->scrub[i], &c->lost[i], &c->caches[i]));
     for (unsigned i = 0; i < c->info.jobs_count; i++)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
     char uuid[UUID_TEXT_SIZE];

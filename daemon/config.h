@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cache/cache.h"
 #include "raid/layout.h"
 
 /* A string and where it stands. text is never NULL after loading; "" where the key is absent and has no default. */
@@ -41,6 +42,12 @@ struct config_list {
     unsigned count;
 };
 
+struct config_cache {
+    unsigned line;
+    uint64_t size; /* bytes; 0: no cache */
+    struct config_text write, protection;
+};
+
 struct config_volume {
     unsigned line;
     struct config_text name;
@@ -52,6 +59,7 @@ struct config_volume {
     int consistency;                       /* enum sb_consistency; -1: the default of the level */
     int init;                              /* enum sb_init, when it is created */
     uint64_t priority, min_rate, max_rate; /* of background work: percent; 0: all three are left as they are */
+    struct config_cache cache;
 };
 
 struct config_array {
@@ -206,6 +214,8 @@ void config_compare(const struct config *old, const struct config *new, config_d
 
 /* "weekly", "monthly", "off" (0) or a number of days, in seconds. False: it is none of these. */
 bool config_scrub_interval(const char *text, uint64_t *seconds);
+
+enum cache_protection config_cache_protection(const struct config_cache *cache);
 
 /* The layout an array's volume asks for. */
 struct layout_spec config_volume_layout(const struct config_array *array, const struct config_volume *volume);

@@ -108,6 +108,37 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
                (unsigned)volume->slot, array->disks.count);
 }
 
+static const char *const protections[] = {
+    [CACHE_PROTECT_NONE] = "none", [CACHE_PROTECT_BATTERY] = "battery", [CACHE_PROTECT_FORCED] = "forced"};
+
+enum cache_protection config_cache_protection(const struct config_cache *cache)
+{
+    for (unsigned i = 0; i < ARRAY_LENGTH(protections); i++)
+        if (strcmp(cache->protection.text, protections[i]) == 0)
+            return i;
+    UNREACHABLE("a config that was not checked");
+}
+
+static void check_cache(struct checker *c, const struct config_volume *volume)
+{
+    static const char *const writes[] = {"through", "back", NULL};
+    static const char *const protected_by[] = {"none", "battery", "forced", NULL};
+    const struct config_cache *cache = &volume->cache;
+    check_one_of(c, &cache->write, "write", writes);
+    check_one_of(c, &cache->protection, "protection", protected_by);
+    if (cache->size != 0 && cache->size < CACHE_BYTES_MIN)
+        report(c, cache->line, "size", "the cache of volume \"%s\" must have 256 KiB at least", volume->name.text);
+    if (cache->size == 0 && strcmp(cache->write.text, "through") != 0)
+        report(c, cache->line, "size", "the cache of volume \"%s\" has no size", volume->name.text);
+    if (strcmp(cache->write.text, "through") == 0 && strcmp(cache->protection.text, "none") != 0)
+        report(c, cache->line, "protection", "of volume \"%s\": protection is for write = \"back\"", volume->name.text);
+    if (strcmp(cache->protection.text, "battery") == 0 && c->config->power.source.text[0] == '\0')
+        report(c, cache->line, "protection",
+               "of volume \"%s\": there is no power source to say whether there is a "
+               "battery; set power.source",
+               volume->name.text);
+}
+
 bool config_scrub_interval(const char *text, uint64_t *seconds)
 {
     enum { DAY_S = 86400, DAYS_MAX = 3650 };
@@ -140,6 +171,8 @@ static void check_array(struct checker *c, const struct config_array *array)
     else
         for (unsigned i = 0; i < array->volumes.count; i++)
             check_volume_shape(c, array, config_item(&array->volumes, struct config_volume, i));
+    for (unsigned i = 0; i < array->volumes.count; i++)
+        check_cache(c, config_item(&array->volumes, struct config_volume, i));
     if (array->journal.count > SB_JOURNALS_MAX)
         report(c, array->line, "journal", "array \"%s\": one disk for the journal, or two that hold the same, not %u",
                array->name.text, array->journal.count);

@@ -24,6 +24,17 @@
         .help = help_                                                                                                  \
     }
 
+static const struct config_key cache_keys[] = {
+    KEY_LIMITS(config_cache, "size", size, KEY_SIZE, "0 B", 0, 1ull << 40,
+               "Bytes of memory, at least 256 KiB; 0 B: none."),
+    KEY(config_cache, write, KEY_TEXT, "through",
+        "through: writes are answered when the array has them; back: when they are in memory."),
+    KEY(config_cache, protection, KEY_TEXT, "none",
+        "With back: none: a flush waits until the array has it all; battery: it need not while the power source is "
+        "healthy; forced: it never waits, battery or not (a power failure loses what was answered)."),
+};
+static const struct config_group cache_group = GROUP(cache_keys, struct config_cache);
+
 static const struct config_key volume_keys[] = {
     KEY(config_volume, name, KEY_TEXT, NULL, "Name of the volume within its array."),
     KEY(config_volume, level, KEY_LEVEL, NULL,
@@ -51,6 +62,7 @@ static const struct config_key volume_keys[] = {
                "With a priority: bytes a second, of all disks together, that it gets whatever initiators feel."),
     KEY_LIMITS(config_volume, "max_rate", max_rate, KEY_SIZE, "0 B", 0, 1ull << 50,
                "With a priority: bytes a second that it gets at most; 0 B: no limit."),
+    KEY_SUB(config_volume, cache, KEY_GROUP, &cache_group, "A cache in memory over it."),
 };
 static const struct config_group volume_group = GROUP(volume_keys, struct config_volume);
 

@@ -108,6 +108,18 @@ static const char *body_word(struct exchange *x, const char *key)
     return NULL;
 }
 
+static void do_cache_flush(struct exchange *x)
+{
+    const char *volume = body_word(x, "volume");
+    if (volume == NULL)
+        return;
+    const char *wrong = appliance_cache_flush(x->control->appliance, volume);
+    if (wrong != NULL)
+        answer_error(x, 409, wrong);
+    else
+        x->answer = json_pack("{s:s, s:s}", "volume", volume, "state", "flushed");
+}
+
 static void disk_action(struct exchange *x, bool online)
 {
     const char *disk = body_word(x, "disk");
@@ -290,6 +302,7 @@ static const struct route routes[] = {
     {EVHTTP_REQ_GET, "/api/v1/sessions", do_sessions},
     {EVHTTP_REQ_GET, "/api/v1/power", do_power},
     {EVHTTP_REQ_POST, "/api/v1/sessions/drop", do_session_drop},
+    {EVHTTP_REQ_POST, "/api/v1/caches/flush", do_cache_flush},
     {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
     {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
     {EVHTTP_REQ_POST, "/api/v1/arrays/assemble", do_array_assemble},

@@ -218,6 +218,17 @@ static int run_volume_init_stop(const struct arguments *a)
     return act(a, "/api/v1/volumes/init", json_pack("{s:s, s:b}", "volume", a->words[0], "stop", true), "called off");
 }
 
+static int run_cache_list(const struct arguments *a)
+{
+    return show_list(a, "volumes", print_caches);
+}
+
+static int run_cache_flush(const struct arguments *a)
+{
+    return act(a, "/api/v1/caches/flush", json_pack("{s:s}", "volume", a->words[0]),
+               "all that was written is on the disks");
+}
+
 static int run_job_cancel(const struct arguments *a)
 {
     return act(a, "/api/v1/jobs/cancel", json_pack("{s:s}", "of", a->words[0]), "called off");
@@ -528,6 +539,8 @@ static const struct command commands[] = {
     {"volume", "init-stop", 1, run_volume_init_stop, "volume init-stop VOLUME", "call it off"},
     {"volume", "scrub-stop", 1, run_volume_scrub_stop, "volume scrub-stop VOLUME", "call it off"},
     {"volume", "scrub-show", 1, run_volume_scrub_show, "volume scrub-show VOLUME", "what it found, and where"},
+    {"cache", "list", 0, run_cache_list, "cache list", "caches: what is dirty, and what a completed write means"},
+    {"cache", "flush", 1, run_cache_flush, "cache flush VOLUME", "write all that is dirty to the disks now"},
     {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
     {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
     {"disk", "online", 1, run_disk_online, "disk online DISK [--force]",

@@ -107,6 +107,39 @@ void print_volumes(const json_t *status)
     }
 }
 
+static void print_cache(const json_t *array, const json_t *volume, const json_t *cache)
+{
+    char name[256], size[32], used[32], dirty[32], hits[16] = "-";
+    uint64_t asked = number(cache, "hits") + number(cache, "misses");
+    const char *reason = json_string_value(json_object_get(cache, "reason"));
+    snprintf(name, sizeof name, "%s/%s", text(array, "name"), text(volume, "name"));
+    bytes(cache, "size_bytes", size);
+    bytes(cache, "used_bytes", used);
+    bytes(cache, "cache_dirty_bytes", dirty);
+    if (asked > 0)
+        snprintf(hits, sizeof hits, "%u %%", (unsigned)(number(cache, "hits") * 100 / asked));
+    printf("%-24s %-8s %-8s %-10s %-10s %-10s %s\n", name, text(cache, "mode"),
+           json_is_true(json_object_get(cache, "volatile")) ? "yes" : "no", size, used, dirty, hits);
+    if (reason != NULL)
+        printf("  %s\n", reason);
+}
+
+void print_caches(const json_t *status)
+{
+    size_t i, j;
+    json_t *array, *volume;
+    printf("%-24s %-8s %-8s %-10s %-10s %-10s %s\n", "VOLUME", "MODE", "VOLATILE", "SIZE", "USED", "DIRTY", "HITS");
+    json_array_foreach(json_object_get(status, "arrays"), i, array)
+    {
+        json_array_foreach(json_object_get(array, "volumes"), j, volume)
+        {
+            const json_t *cache = json_object_get(volume, "cache");
+            if (json_is_object(cache))
+                print_cache(array, volume, cache);
+        }
+    }
+}
+
 /* Microseconds as "less than" of a bucket. */
 static const char *latency(const json_t *io, const char *key, char out[32])
 {

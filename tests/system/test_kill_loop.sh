@@ -2,7 +2,7 @@
 # In `make check` a few rounds; `make soak` goes on for SOAK_MINUTES.
 . "$(dirname "$0")/functions.sh"
 make_disks 5 48M
-write_config raid6 'size = "64 MiB";'
+write_config raid6 "size = \"64 MiB\"; ${VOLUME_MORE:-}"
 start_daemon
 end=$(($(date +%s) + ${SOAK_MINUTES:-0} * 60))
 round=0

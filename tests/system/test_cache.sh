@@ -1,0 +1,86 @@
+# A volume with a cache: hits, what a flush means by protection, a power source that changes its mind, kill -9, a stop.
+. "$(dirname "$0")/functions.sh"
+
+# with_cache CACHE_SETTINGS: the volume's cache; `power` is a command whose exit status stands in a file
+with_cache() {
+    write_config raid5 "size = \"64 MiB\"; cache = { $1 };"
+}
+cache_field() { $CTL --json cache list | sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p"; }
+is() { [ "$(cache_field "$1")" = "$2" ]; }
+expect() { wait_for is "$1" "$2" || fail "$1 is $(cache_field "$1"), not $2: $3"; }
+dirty() { [ "$(cache_field cache_dirty_bytes)" -gt 0 ]; }
+put() { qemu-io -f raw -t "$3" -c "write -P $1 $2 1M" "$NBD" >/dev/null || fail "write of $1"; }
+has() { qemu-io -f raw -c "read -P $1 $2 1M" "$NBD" >/dev/null || fail "other bytes than $1 at $2: $3"; }
+source_says() { printf '#!/bin/sh\nexit %s\n' "$1" >"$DIR/ask.new" && chmod +x "$DIR/ask.new" && mv "$DIR/ask.new" "$DIR/ask"; }
+
+make_disks 4 64M
+EXTRA_TOP="power = { source = \"command:$DIR/ask\"; poll = \"0.1 s\"; settle = \"0 s\"; charge_min = 0; charge_ok = 0; runtime_min = \"0 s\"; };"
+source_says 0
+
+# Mistakes in the config have a line.
+EXTRA_TOP_KEPT=$EXTRA_TOP
+EXTRA_TOP=
+with_cache 'size = "16 MiB"; write = "back"; protection = "battery";'
+"$BUILD_DIR/corbeld" -t -c "$CONFIG" 2>"$DIR/err" && fail "battery without a power source was taken"
+grep -q 'protection.*no power source' "$DIR/err" || fail "battery without a source: $(cat "$DIR/err")"
+with_cache 'size = "4 KiB";'
+"$BUILD_DIR/corbeld" -t -c "$CONFIG" 2>"$DIR/err" && fail "a cache of a page was taken"
+grep -q 'size.*256 KiB' "$DIR/err" || fail "too small a cache: $(cat "$DIR/err")"
+EXTRA_TOP=$EXTRA_TOP_KEPT
+
+# Through: reads hit, nothing is ever dirty.
+with_cache 'size = "16 MiB";'
+start_daemon
+put 0x11 0 writeback
+has 0x11 0 "through"
+has 0x11 0 "through, again"
+[ "$(cache_field hits)" -gt 0 ] || fail "no read was a hit"
+is cache_dirty_bytes 0 || fail "dirty in a cache that writes through"
+stop_daemon
+
+# Back, with nothing behind it: a flush is a flush. What was flushed outlives kill -9.
+with_cache 'size = "16 MiB"; write = "back"; protection = "none";'
+launch_daemon
+expect mode none "write-back without protection"
+expect volatile true "initiators must flush"
+put 0x22 0 writeback
+qemu-io -f raw -c flush "$NBD" >/dev/null
+is cache_dirty_bytes 0 || fail "dirty after a flush: $(cache_field cache_dirty_bytes)"
+kill_daemon
+launch_daemon
+has 0x22 0 "flushed, then kill -9"
+put 0x23 1M writeback
+$CTL cache flush r/v >/dev/null || fail "cache flush"
+is cache_dirty_bytes 0 || fail "dirty after cache flush"
+stop_daemon
+launch_daemon
+has 0x23 1M "after a stop"
+stop_daemon
+
+# Battery: initiators need not flush while the source is healthy; when it is not, all that is dirty leaves.
+with_cache 'size = "16 MiB"; write = "back"; protection = "battery";'
+launch_daemon
+expect mode safe "a healthy power source"
+expect volatile false "a battery stands behind it"
+put 0x33 2M writeback
+has 0x33 2M "safe"
+source_says 1
+expect mode strict "on battery"
+expect cache_dirty_bytes 0 "on battery all that is dirty leaves"
+put 0x44 3M writeback
+is cache_dirty_bytes 0 || fail "absorbed on battery"
+kill_daemon
+launch_daemon
+has 0x33 2M "dirty when the mains failed"
+has 0x44 3M "written on battery, then kill -9"
+source_says 0
+expect mode safe "mains again"
+put 0x55 4M writeback
+stop_daemon
+launch_daemon
+has 0x55 4M "a stop destages"
+grep -q 'cache r/v' "$LOG" || fail "the log does not tell of the cache"
+$CTL status >/dev/null
+$CTL cache list | grep -q '^r/v ' || fail "cache list: $($CTL cache list)"
+$CTL cache flush r/none 2>"$DIR/err" && fail "a flush of a volume that is not there"
+stop_daemon
