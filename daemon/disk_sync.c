@@ -77,14 +77,26 @@ bool disk_can_narrow(const struct disk *disk, const struct blk_req *req, struct 
            req->off + req->len - result.bad_off > disk->dev.info.logical_block;
 }
 
+/* One run of memory, the common case, needs no iovec array in the kernel. */
+static ssize_t read_at(int fd, const struct iovec *iov, int count, off_t at)
+{
+    return count == 1 ? pread(fd, iov->iov_base, iov->iov_len, at) : preadv(fd, iov, count, at);
+}
+
+static ssize_t write_at(int fd, const struct iovec *iov, int count, off_t at, int flags)
+{
+    bool plain = count == 1 && flags == 0;
+    return plain ? pwrite(fd, iov->iov_base, iov->iov_len, at) : pwritev2(fd, iov, count, at, flags);
+}
+
 static int64_t move_some(const struct disk *disk, const struct blk_req *req, uint64_t from, uint64_t len)
 {
     struct iovec iov[SYNC_IOVECS];
     uint64_t covered;
     int count = pages_iovec(req->pages, req->off % PAGE_BYTES + from, len, iov, SYNC_IOVECS, &covered);
     off_t at = (off_t)(req->off + from);
-    ssize_t n = req->op == BLK_READ ? preadv(disk->fd, iov, count, at)
-                                    : pwritev2(disk->fd, iov, count, at, req->flags & BLK_FUA ? RWF_DSYNC : 0);
+    ssize_t n = req->op == BLK_READ ? read_at(disk->fd, iov, count, at)
+                                    : write_at(disk->fd, iov, count, at, req->flags & BLK_FUA ? RWF_DSYNC : 0);
     return n < 0 ? -errno : n;
 }
 

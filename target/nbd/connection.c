@@ -234,7 +234,7 @@ static void tell_server(struct task *task)
 
 static void settle_gone(struct nbd_conn *conn)
 {
-    if (conn->over_told || conn->used > 0 || conn->resume.queued || conn->flush.queued)
+    if (conn->over_told || conn->used > 0 || conn->resume.queued || conn->rest.queued || conn->flush.queued)
         return;
     conn->over_told = true;
     conn->over_task = (struct task){.run = tell_server};
@@ -244,7 +244,7 @@ static void settle_gone(struct nbd_conn *conn)
 /* It was asked to end, and all that it had accepted is answered; but for a request that is not here in full. */
 static bool has_served(const struct nbd_conn *conn)
 {
-    return conn->refuses && !conn->starved && conn->used == (conn->receiving != NULL);
+    return conn->refuses && !conn->starved && !conn->rests && conn->used == (conn->receiving != NULL);
 }
 
 void nbd_conn_settle(struct nbd_conn *conn)

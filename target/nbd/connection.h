@@ -127,6 +127,9 @@ struct nbd_conn {
     uint64_t received_bytes, refused_from;
     struct page_waiter pages_wait;
     struct task resume;
+    uint32_t batch_left; /* requests; none: it rests until the end of the turn */
+    bool rests;
+    struct task rest;
 
     struct nbd_request_list replies;
     uint64_t sent; /* bytes of the first reply that are gone */

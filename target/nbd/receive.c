@@ -16,6 +16,10 @@
  * step() goes from one to the next while bytes, requests and pages last. When a request, a vector or pages are missing
  * the connection is starved, and goes on when reply.c gives a request back, or the pool calls pages_ready().
  *
+ * After a batch of requests it rests until the end of the turn, when what the batch brought is sent; then it goes on. So a
+ * client that sends many at once has the first answers while the others are worked on, and the two do not wait for each
+ * other in turns.
+ *
  * Fails: a header out of step ends the connection, and so does a write so long that skipping it would be silly.
  */
 #include <sys/uio.h>
@@ -26,8 +30,9 @@
 #include "target/nbd/contexts.h"
 
 enum {
-    RECEIVES_PER_TURN = 16,         /* so that one busy connection leaves the others their turn */
-    RECEIVE_VECTORS = 256,          /* entries of one scatter recv */
+    RECEIVES_PER_TURN = 16, /* so that one busy connection leaves the others their turn */
+    RECEIVE_VECTORS = 256,  /* entries of one scatter recv */
+    BATCH_REQUESTS = 16,
     REFUSED_PAYLOAD_MAX = 64 << 20, /* longer payloads are not skipped: the connection ends */
 };
 #define GIVEN_UP_NS 10000000ull
@@ -74,6 +79,13 @@ static bool is_refused(const struct nbd_conn *conn)
     return conn->refuses && conn->received_bytes - nbd_input_len(&conn->input) > conn->refused_from;
 }
 
+/* To the device, as one of a batch. */
+static void submit(struct nbd_request *request)
+{
+    request->conn->batch_left--;
+    nbd_request_submit(request);
+}
+
 /* False: starved, nothing was consumed. */
 static bool step_header(struct nbd_conn *conn)
 {
@@ -97,7 +109,7 @@ static bool step_header(struct nbd_conn *conn)
     request->fault = is_refused(conn) ? NBD_FAULT_SHUTDOWN : nbd_request_check(&head, &conn->rules);
     conn->expect = after_header(request);
     if (conn->expect == NBD_EXPECT_HEADER)
-        nbd_request_submit(request);
+        submit(request);
     conn->receiving = conn->expect != NBD_EXPECT_HEADER ? request : NULL;
     return true;
 }
@@ -117,7 +129,7 @@ static bool pages_are_there(struct nbd_conn *conn)
     if (conn->receiving->head.command == NBD_CMD_WRITE)
         conn->expect = NBD_EXPECT_PAYLOAD;
     else
-        nbd_request_submit(received(conn));
+        submit(received(conn));
     return true;
 }
 
@@ -167,7 +179,7 @@ static bool step_payload(struct nbd_conn *conn)
     request->received += part;
     if (request->received < request->head.len)
         return false;
-    nbd_request_submit(received(conn));
+    submit(received(conn));
     return true;
 }
 
@@ -225,8 +237,31 @@ static bool is_given_up(const struct nbd_conn *conn)
            stream_has_left(conn->stream);
 }
 
+static void rest(struct nbd_conn *conn)
+{
+    conn->rests = true;
+    loop_defer_late(conn->loop, &conn->rest);
+}
+
+/* Behind all that was ready: what the device answered at once is on the list of replies. */
+static void rested(struct task *task)
+{
+    struct nbd_conn *conn = container_of(task, struct nbd_conn, rest);
+    nbd_reply_flush(conn);
+    conn->rests = false;
+    conn->batch_left = BATCH_REQUESTS;
+    if (nbd_conn_in(conn, NBD_SERVING))
+        nbd_receive_run(conn);
+    else
+        nbd_conn_settle(conn);
+}
+
 void nbd_receive_run(struct nbd_conn *conn)
 {
+    if (conn->rests) {
+        nbd_conn_settle(conn);
+        return;
+    }
     if (is_given_up(conn)) {
         log_debug("nbd: %s: the client left while its requests waited", conn->peer);
         nbd_conn_end(conn); /* what was accepted is answered: it may have left with its sending side only */
@@ -234,11 +269,13 @@ void nbd_receive_run(struct nbd_conn *conn)
     }
     bool was_starved = conn->starved, went_on = false;
     conn->starved = false;
-    while (step(conn))
+    while (conn->batch_left > 0 && step(conn))
         went_on = true;
+    if (conn->batch_left == 0)
+        rest(conn);
     if (conn->starved && (!was_starved || went_on))
         conn->starved_since_ns = loop_now_ns(conn->loop);
-    if (conn->input_over && !conn->starved)
+    if (conn->input_over && !conn->starved && !conn->rests)
         nbd_conn_end(conn);
     else
         nbd_conn_settle(conn);
@@ -294,19 +331,29 @@ static bool receive_once(struct nbd_conn *conn)
     return (uint64_t)got == room;
 }
 
-void nbd_receive_readable(struct nbd_conn *conn)
+static void receive(struct nbd_conn *conn)
 {
-    for (int i = 0; i < RECEIVES_PER_TURN; i++) {
+    for (int i = 0; i < RECEIVES_PER_TURN && !conn->rests; i++) {
         bool more = receive_once(conn);
         if (!more || !nbd_conn_in(conn, NBD_SERVING) || conn->starved)
             return;
     }
 }
 
+void nbd_receive_readable(struct nbd_conn *conn)
+{
+    if (!conn->rests)
+        conn->batch_left = BATCH_REQUESTS;
+    receive(conn);
+}
+
 void nbd_receive_refuse(struct nbd_conn *conn)
 {
+    conn->rests = false;
+    conn->batch_left = UINT32_MAX;
     if (!conn->starved)
-        nbd_receive_readable(conn);
+        receive(conn);
+    conn->batch_left = BATCH_REQUESTS;
     if (!nbd_conn_in(conn, NBD_SERVING) || conn->refuses)
         return;
     conn->refuses = true;
@@ -317,7 +364,7 @@ void nbd_receive_refuse(struct nbd_conn *conn)
 void nbd_receive_drop(struct nbd_conn *conn)
 {
     page_pool_wait_cancel(conn->loop->pages, &conn->pages_wait);
-    conn->starved = false;
+    conn->starved = conn->rests = false;
     if (conn->receiving != NULL)
         nbd_request_release(received(conn));
 }
@@ -327,4 +374,6 @@ void nbd_receive_init(struct nbd_conn *conn)
     conn->received_bytes = nbd_input_len(&conn->input);
     conn->pages_wait.ready = pages_ready;
     conn->resume.run = resume;
+    conn->rest.run = rested;
+    conn->batch_left = BATCH_REQUESTS;
 }

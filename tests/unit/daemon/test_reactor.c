@@ -141,6 +141,39 @@ Test(reactor, timers_fire_in_order_and_never_early_and_the_wait_sleeps, .timeout
     reactor_destroy(r);
 }
 
+/* The next alarm of each is the following one; the earlier comes to be set after the later. */
+struct relay {
+    struct alarm first, stopped, second, sooner;
+};
+
+static void relay_fired(struct timer *timer)
+{
+    struct relay *relay = container_of(timer, struct relay, first.timer);
+    struct loop *loop = reactor_loop(relay->first.reactor);
+    alarm_fired(timer);
+    timer_stop(loop, &relay->stopped.timer);
+    timer_start(loop, &relay->second.timer, 40000000);
+    timer_start(loop, &relay->sooner.timer, 20000000);
+}
+
+Test(reactor, an_alarm_for_a_timer_that_was_stopped_does_no_harm, .timeout = 60)
+{
+    struct reactor *r = new_reactor(false);
+    const struct alarm alarm = {.timer.fire = alarm_fired, .reactor = r};
+    struct relay relay = {alarm, alarm, alarm, alarm};
+    relay.first.timer.fire = relay_fired;
+    relay.second.last = true;
+    timer_start(reactor_loop(r), &relay.stopped.timer, 10000000);
+    timer_start(reactor_loop(r), &relay.first.timer, 2000000);
+    reactor_run(r);
+    cr_expect_eq(relay.stopped.fired_ns, 0);
+    cr_expect_geq(relay.sooner.fired_ns, relay.sooner.timer.due_ns);
+    cr_expect_geq(relay.second.fired_ns, relay.second.timer.due_ns);
+    cr_expect_leq(relay.sooner.fired_ns, relay.second.fired_ns);
+    cr_expect_lt(reactor_turns(r), 100, "%lu turns: it does not spin", reactor_turns(r));
+    reactor_destroy(r);
+}
+
 /* --- tasks --- */
 
 struct step {

@@ -398,6 +398,34 @@ Test(tls, bytes_that_left_the_socket_already_are_delivered, .timeout = 60)
     bench_drop(&b);
 }
 
+/* A call of recv costs one read of the socket, but where it brought all that was asked for. */
+Test(tls, a_socket_that_was_emptied_is_not_read_again)
+{
+    static struct tls_wire wire;
+    int fds[2];
+    char bytes[8];
+    BIO_METHOD *method = tls_socket_method();
+    BIO *bio = BIO_new(method);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    BIO_set_fd(bio, fds[0], BIO_NOCLOSE);
+    BIO_set_app_data(bio, &wire);
+    cr_assert_eq(write(fds[1], "0123456789", 10), 10);
+    cr_expect_eq(BIO_read(bio, bytes, 8), 8);
+    cr_expect_not(wire.empty, "there may be more");
+    cr_expect_eq(BIO_read(bio, bytes, 8), 2);
+    cr_expect(wire.empty);
+    cr_assert_eq(write(fds[1], "abc", 3), 3);
+    cr_expect(BIO_read(bio, bytes, 8) < 0 && BIO_should_read(bio), "that is for the next call of the owner");
+    wire.empty = false;
+    cr_expect_eq(BIO_read(bio, bytes, 8), 3);
+    close(fds[1]);
+    wire.empty = false;
+    cr_expect(BIO_read(bio, bytes, 8) == 0 && BIO_eof(bio));
+    BIO_free(bio);
+    BIO_meth_free(method);
+    close(fds[0]);
+}
+
 /* --- ends --- */
 
 static void leave_without_a_word(struct tls_client *client, SSL *ssl)
