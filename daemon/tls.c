@@ -11,11 +11,11 @@
  *
  * What is sent is gathered into records, a few of them are sealed, and all of that goes to the socket in one call. If
  * it takes only a part, the bytes that were sealed are `held`: they count as sent when the rest is gone, and are what
- * the owner sends next (core/stream.h). So nothing that was called sent is ever kept back here. Where the kernel seals,
- * bytes go to the socket as they are.
+ * the owner sends next (core/stream.h). So nothing that was called sent is ever kept back here.
  *
- * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, emptied
- * before each call and after each failure, so that no connection sees what happened to another.
+ * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, and empty
+ * before each call and after each failure, so that no connection sees what happened to another. To empty it takes longer
+ * than to see that it is.
  */
 #include "daemon/tls.h"
 
@@ -45,6 +45,12 @@ struct tls {
     struct tls_wire wire;
 };
 
+static void forget_errors(void)
+{
+    if (ERR_peek_error() != 0)
+        ERR_clear_error();
+}
+
 /* Watch the socket for what the owner's wishes come to. */
 static void watch(struct socket_stream *s)
 {
@@ -73,7 +79,8 @@ static ssize_t recv_over(struct socket_stream *s, int result, size_t got)
 {
     struct tls *t = s->tls;
     unsigned needs = needs_after(t, result);
-    ERR_clear_error();
+    if (needs == 0)
+        forget_errors();
     t->more = needs == 0 && got > 0; /* the end is told by the next call */
     if (needs != 0)
         t->recv_needs = needs;
@@ -93,7 +100,7 @@ static ssize_t tls_recv(struct stream *stream, const struct iovec *iov, int coun
         return STREAM_BROKEN;
     t->recv_needs = STREAM_READ;
     t->wire.empty = false;
-    ERR_clear_error();
+    forget_errors();
     for (int i = 0; i < count; i++) {
         for (size_t at = 0; at < iov[i].iov_len;) {
             int n = SSL_read(t->ssl, (char *)iov[i].iov_base + at, (int)MIN(iov[i].iov_len - at, (size_t)INT_MAX));
@@ -175,12 +182,12 @@ static ssize_t tls_send(struct stream *stream, const struct iovec *iov, int coun
     if (t->broken)
         return STREAM_BROKEN;
     go_on(&at, t->held);
-    ERR_clear_error();
+    forget_errors();
     for (;;) {
         bool sealed = t->held > 0 || seal(t, &at);
         int flushed = sealed ? tls_wire_flush(&t->wire, s->fd) : -1;
         if (flushed < 0) {
-            ERR_clear_error();
+            forget_errors();
             t->broken = true;
             return STREAM_BROKEN;
         }
@@ -220,7 +227,7 @@ static void tls_close(struct stream *stream)
     struct socket_stream *s = socket_of(stream);
     struct tls *t = s->tls;
     timer_stop(stream->loop, &t->again);
-    ERR_clear_error();
+    forget_errors();
     if (t->secured == NULL && !t->broken && t->held == 0)
         SSL_shutdown(t->ssl);
     tls_credentials_shut(t->ssl);
@@ -282,7 +289,7 @@ static void handshake_go_on(struct socket_stream *s)
     struct tls *t = s->tls;
     char failure[200];
     t->wire.empty = false;
-    ERR_clear_error();
+    forget_errors();
     int result = SSL_accept(t->ssl);
     if (result == 1) {
         handshake_over(s, NULL);
@@ -290,12 +297,12 @@ static void handshake_go_on(struct socket_stream *s)
     }
     unsigned needs = needs_after(t, result);
     if (needs != 0) {
-        ERR_clear_error();
+        forget_errors();
         socket_watch(s, needs);
         return;
     }
     failure_text(t, result, failure, sizeof failure);
-    ERR_clear_error();
+    forget_errors();
     handshake_over(s, failure);
 }
 
