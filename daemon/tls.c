@@ -13,9 +13,9 @@
  * it takes only a part, the bytes that were sealed are `held`: they count as sent when the rest is gone, and are what
  * the owner sends next (core/stream.h). So nothing that was called sent is ever kept back here.
  *
- * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, and empty
- * before each call and after each failure, so that no connection sees what happened to another. To empty it takes longer
- * than to see that it is.
+ * After an error OpenSSL must not be called again but to free: `broken`. Its queue of errors is one per thread, and
+ * empty before each call and after each failure, so that no connection sees what happened to another. To empty it takes
+ * longer than to see that it is.
  */
 #include "daemon/tls.h"
 

@@ -16,9 +16,9 @@
  * step() goes from one to the next while bytes, requests and pages last. When a request, a vector or pages are missing
  * the connection is starved, and goes on when reply.c gives a request back, or the pool calls pages_ready().
  *
- * After a batch of requests it rests until the end of the turn, when what the batch brought is sent; then it goes on. So a
- * client that sends many at once has the first answers while the others are worked on, and the two do not wait for each
- * other in turns.
+ * After a batch of requests it rests until the end of the turn, when what the batch brought is sent; then it goes on.
+ * So a client that sends many at once has the first answers while the others are worked on, and the two do not wait for
+ * each other in turns.
  *
  * Fails: a header out of step ends the connection, and so does a write so long that skipping it would be silly.
  */
