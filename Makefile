@@ -9,6 +9,7 @@
 #   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
+#   make cache-traces       replacement policies on generated traces, as a table
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
 #   make install DESTDIR= PREFIX=/usr   make uninstall   make fmt   make lint   make clean
@@ -196,6 +197,15 @@ bench:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=bench >&2
 	$(Q)$(MAKE) --no-print-directory all loads >&2
 	$(Q)tests/bench/run.sh $(B) $(SECTION) $(ROUNDS) $(SECONDS)
+
+# Replacement policies on generated traces: the table of docs/cache.md.
+cache_traces := $(B)/tests/bench/cache_traces
+.PHONY: cache-traces
+$(cache_traces): $(B)/tests/bench/cache_traces.o $(call lib,cache core)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal) -lm
+cache-traces: $(cache_traces)
+	$(Q)$(cache_traces)
 
 # -- load generators for the bench: they know our servers by their protocols only --------------------------------------------
 loads := $(B)/tests/bench/load_nbd $(B)/tests/bench/load_iscsi

@@ -96,7 +96,10 @@ static bool evict(struct blocks *s, bool guess)
         return false;
     struct block *b = &s->table[slot];
     s->evicted++;
-    s->guesses_wasted += (b->flags & BLOCK_GUESS) != 0;
+    if (b->flags & BLOCK_GUESS) {
+        s->guesses_wasted++;
+        s->wasted(s, block_number(b));
+    }
     b->flags &= (uint8_t)~BLOCK_LISTED;
     block_free(s, b);
     return true;
@@ -147,12 +150,14 @@ void block_settle(struct blocks *s, struct block *b)
 /* The first use of what was read ahead is what others are read for: it makes nothing hot. */
 void block_used(struct blocks *s, struct block *b)
 {
-    if (b->flags & BLOCK_GUESS)
+    if (b->flags & BLOCK_GUESS) {
+        s->guesses_used++;
         flags_drop(s, b, BLOCK_GUESS);
-    else if (b->flags & BLOCK_LISTED)
+    } else if (b->flags & BLOCK_LISTED) {
         s->policy->ops->hit(s->policy, slot_of(s, b));
-    else if (!block_clean(b))
+    } else if (!block_clean(b)) {
         b->flags |= BLOCK_HOT;
+    }
 }
 
 struct page *blocks_page(struct blocks *s, bool guess)
@@ -189,6 +194,14 @@ bool block_writable(struct blocks *s, struct block *b, uint8_t sectors)
     }
     b->page = page;
     return true;
+}
+
+void block_guessed(struct blocks *s, struct block *b)
+{
+    if (b->flags & BLOCK_GUESS)
+        return;
+    b->flags |= BLOCK_GUESS;
+    s->guesses++;
 }
 
 void block_fill(struct block *b, struct page *page)

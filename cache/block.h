@@ -50,7 +50,8 @@ struct blocks {
     uint64_t salt;
     struct page_pool *pool;
     struct cache_policy *policy;
-    uint64_t evicted, guesses_wasted;
+    void (*wasted)(struct blocks *, uint64_t number); /* it leaves, was BLOCK_GUESS, and nobody used it */
+    uint64_t evicted, guesses_used, guesses_wasted;
     uint32_t guesses; /* blocks that are BLOCK_GUESS */
 };
 
@@ -78,6 +79,8 @@ struct page *blocks_page(struct blocks *blocks, bool guess);
 bool block_writable(struct blocks *blocks, struct block *b, uint8_t sectors);
 /* The missing sectors came, in a page that is ours. */
 void block_fill(struct block *b, struct page *page);
+/* It was read ahead. */
+void block_guessed(struct blocks *blocks, struct block *b);
 /* These sectors, which are clean, are not valid any more. */
 void block_forget(struct block *b, uint8_t sectors);
 

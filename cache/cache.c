@@ -187,6 +187,8 @@ void cache_status(const struct cache *c, struct cache_status *out)
     out->used_bytes = (uint64_t)c->blocks.used * PAGE_BYTES;
     out->overhead_bytes = c->overhead;
     out->evicted = c->blocks.evicted;
+    out->ahead_used_bytes = c->blocks.guesses_used * PAGE_BYTES;
+    out->ahead_wasted_bytes = c->blocks.guesses_wasted * PAGE_BYTES;
     out->policy = c->blocks.policy->ops->name;
     out->mode = c->mode;
     out->reason = reason_of(c);

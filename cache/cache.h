@@ -14,6 +14,7 @@
  *                     |         mode.c      which of it goes, by protection and power
  *                     v
  *                  block.c      4 KiB blocks, and what is known of each sector; policy_*.c: who leaves
+ *                  readahead.c  what is likely to be read next
  *                  line.c       rows with dirty blocks
  *
  * All memory is taken by cache_create(): pages of a pool of its own, and below 2 % of their bytes for their
@@ -38,6 +39,7 @@
 #define CACHE_CACHE_H
 
 #include "cache/policy.h"
+#include "cache/readahead.h"
 #include "core/blkdev.h"
 
 struct cache;
@@ -55,6 +57,7 @@ struct cache_options {
     const char *name;
     uint64_t bytes;                        /* of pages; at least CACHE_BYTES_MIN */
     const struct cache_policy_ops *policy; /* NULL: the best, by docs/cache.md */
+    enum readahead_mode readahead;
     bool write_back;
     enum cache_protection protection; /* of what was written and is here only */
     bool flush_when_bad;
@@ -73,6 +76,8 @@ struct cache_status {
     uint64_t hit_bytes;         /* of reads, that were here when they were asked for */
     uint64_t passed_by;         /* reads below that nobody kept, for want of pages or after an error */
     uint64_t evicted;           /* blocks */
+    /* Read ahead: asked for; of it, used by a reader before it left, and not. */
+    uint64_t ahead_bytes, ahead_used_bytes, ahead_wasted_bytes;
     const char *policy;
 
     enum cache_mode mode;    /* in force; see cache_mode_name() */

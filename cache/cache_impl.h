@@ -5,6 +5,7 @@
 #include "cache/block.h"
 #include "cache/cache.h"
 #include "cache/line.h"
+#include "cache/readahead.h"
 #include "cache/throttle.h"
 
 enum { FETCHES = 64, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256, DESTAGES = 64 };
@@ -18,6 +19,7 @@ struct fetch {
     struct blk_req req;
     uint64_t first;
     uint32_t count;
+    bool guess;                  /* nobody asked for it yet */
     struct blk_req_list readers; /* they look again when it is here */
     struct page *pages[FETCH_BLOCKS];
 };
@@ -75,6 +77,9 @@ struct cache {
     struct fetch_list fetches, fetches_free;
     LIST_HEAD(, direct) directs_free;
     struct blk_req_list readers; /* wait for a struct direct */
+    struct readahead ahead;
+    uint32_t guessing; /* blocks on their way that nobody asked for */
+    unsigned guesses;  /* fetches of such */
 
     /* change.c */
     struct change_list changes, changes_free;

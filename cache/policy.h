@@ -40,6 +40,6 @@ struct cache_policy_ops {
     uint64_t (*bytes)(uint32_t slots); /* what create() takes */
 };
 
-extern const struct cache_policy_ops cache_policy_s3fifo;
+extern const struct cache_policy_ops cache_policy_s3fifo, cache_policy_arc, cache_policy_lru;
 
 #endif

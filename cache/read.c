@@ -23,6 +23,8 @@
 
 #include <string.h>
 
+enum { GUESS_FRACTION = 4 };
+
 /* Blocks that were just fetched. */
 struct fetch_range {
     uint64_t first;
@@ -199,7 +201,7 @@ static void direct_read(struct cache *c, struct blk_req *req)
 
 /* --- fetch --- */
 
-static void fetched(struct cache *c, struct block *b, struct page *page, bool ok)
+static void fetched(struct cache *c, struct block *b, struct page *page, bool ok, bool guess)
 {
     bool keep = ok && !(b->flags & BLOCK_STALE);
     if (keep && (page->pool != c->blocks.pool || page->refs > 1)) { /* R4 */
@@ -211,6 +213,8 @@ static void fetched(struct cache *c, struct block *b, struct page *page, bool ok
         keep = own != NULL;
     }
     b->flags &= (uint8_t) ~(BLOCK_FETCHING | BLOCK_STALE);
+    if (keep && guess)
+        block_guessed(&c->blocks, b);
     if (keep)
         block_fill(b, page);
     else if (page != NULL)
@@ -235,8 +239,10 @@ static void fetch_done(struct blk_req *child)
     struct blk_req_list readers = STAILQ_HEAD_INITIALIZER(readers);
     struct blk_req *req;
     for (uint32_t i = 0; i < came.count; i++)
-        fetched(c, block_find(&c->blocks, came.first + i), f->pages[i], child->status == BLK_OK);
+        fetched(c, block_find(&c->blocks, came.first + i), f->pages[i], child->status == BLK_OK, f->guess);
     STAILQ_CONCAT(&readers, &f->readers);
+    c->guessing -= f->guess ? f->count : 0;
+    c->guesses -= f->guess;
     LIST_REMOVE(f, link);
     LIST_INSERT_HEAD(&c->fetches_free, f, link);
     while ((req = STAILQ_FIRST(&readers)) != NULL) {
@@ -248,16 +254,16 @@ static void fetch_done(struct blk_req *child)
 }
 
 /* Get the block ready to be fetched, and a page for it; NULL: it is here already, or there is none. */
-static struct page *fetch_block(struct cache *c, uint64_t number)
+static struct page *fetch_block(struct cache *c, uint64_t number, bool guess)
 {
     struct block *b = block_find(&c->blocks, number);
     if (b != NULL && (b->flags & BLOCK_FETCHING || b->valid == BLOCK_WHOLE))
         return NULL;
     if (b != NULL)
         block_hold(&c->blocks, b);
-    struct page *page = blocks_page(&c->blocks, false);
+    struct page *page = blocks_page(&c->blocks, guess);
     if (page != NULL && b == NULL)
-        b = block_get(&c->blocks, number, false);
+        b = block_get(&c->blocks, number, guess);
     if (page != NULL && b != NULL) {
         b->flags |= BLOCK_FETCHING;
         return page;
@@ -270,7 +276,7 @@ static struct page *fetch_block(struct cache *c, uint64_t number)
 }
 
 /* As many of the blocks [first, end) as can be, from the first on. NULL: none. */
-static struct fetch *fetch_start(struct cache *c, uint64_t first, uint64_t end)
+static struct fetch *fetch_start(struct cache *c, uint64_t first, uint64_t end, bool guess)
 {
     struct fetch *f = LIST_FIRST(&c->fetches_free);
     uint64_t most = c->below->info.max_request / PAGE_BYTES;
@@ -278,7 +284,7 @@ static struct fetch *fetch_start(struct cache *c, uint64_t first, uint64_t end)
         return NULL;
     end = MIN(end, first + MIN(FETCH_BLOCKS, most == 0 ? FETCH_BLOCKS : most));
     for (f->count = 0; first + f->count < end; f->count++) {
-        f->pages[f->count] = fetch_block(c, first + f->count);
+        f->pages[f->count] = fetch_block(c, first + f->count, guess);
         if (f->pages[f->count] == NULL)
             break;
     }
@@ -287,6 +293,7 @@ static struct fetch *fetch_start(struct cache *c, uint64_t first, uint64_t end)
     LIST_REMOVE(f, link);
     LIST_INSERT_HEAD(&c->fetches, f, link);
     f->first = first;
+    f->guess = guess;
     STAILQ_INIT(&f->readers);
     uint64_t off = first * PAGE_BYTES, len = MIN((uint64_t)f->count * PAGE_BYTES, c->dev.info.size - off);
     f->req = (struct blk_req){.op = BLK_READ, .off = off, .len = len, .pages = f->pages, .done = fetch_done};
@@ -316,9 +323,12 @@ static bool wait_for_fetch(struct cache *c, struct blk_req *req)
             number++;
             continue;
         }
-        struct fetch *f = b != NULL && b->flags & BLOCK_FETCHING ? fetch_find(c, number) : fetch_start(c, number, end);
+        bool comes = b != NULL && b->flags & BLOCK_FETCHING;
+        struct fetch *f = comes ? fetch_find(c, number) : fetch_start(c, number, end, false);
         if (f == NULL)
             break;
+        if (comes && f->guess)
+            readahead_late(&c->ahead, number);
         waits = waits == NULL ? f : waits;
         number = f->first + f->count;
     }
@@ -347,11 +357,57 @@ static void reader_go_on(struct cache *c, struct blk_req *req, const struct fetc
     direct_read(c, req);
 }
 
+/* --- read-ahead --- */
+
+/* A quarter of the cache at most, here or on its way, and never the last contexts. */
+static uint32_t guess_room(const struct cache *c)
+{
+    uint32_t most = c->blocks.count / GUESS_FRACTION, are = c->guessing + c->blocks.guesses;
+    return c->guesses < FETCHES / 4 * 3 ? most - MIN(most, are) : 0;
+}
+
+static void run_guess(struct cache *c, const struct readahead_run *run)
+{
+    uint64_t number = run->first, end = MIN(number + run->count, c->dev.info.size / PAGE_BYTES);
+    while (number < end && guess_room(c) > 0) {
+        const struct block *b = block_find(&c->blocks, number);
+        if (b != NULL && (b->flags & BLOCK_FETCHING || b->valid == BLOCK_WHOLE)) {
+            number++;
+            continue;
+        }
+        struct fetch *f = fetch_start(c, number, end, true);
+        if (f == NULL)
+            break;
+        c->guesses++;
+        c->guessing += f->count;
+        c->counted.ahead_bytes += (uint64_t)f->count * PAGE_BYTES;
+        number += f->count;
+    }
+}
+
+/* Reads that find all they want, none of it guessed, tell nothing new: they are many, and shall cost little. */
+static void look_ahead(struct cache *c, const struct blk_req *req, bool missed)
+{
+    struct readahead_plan plan;
+    struct readahead_read read = {req->off / PAGE_BYTES, page_count_for(req->off, req->len), missed};
+    readahead_plan(&c->ahead, &read, guess_room(c), &plan);
+    for (unsigned i = 0; i < plan.count; i++)
+        run_guess(c, &plan.runs[i]);
+}
+
+static void guess_wasted(struct blocks *blocks, uint64_t number)
+{
+    readahead_wasted(&container_of(blocks, struct cache, blocks)->ahead, number);
+}
+
 void read_submit(struct cache *c, struct blk_req *req)
 {
+    uint64_t used = c->blocks.guesses_used, below = c->below->counters.requests[BLK_READ];
     req->scratch[0] = 0;
     reader_go_on(c, req, &nothing_came);
     bool hit = req->scratch[0] == req->len;
+    if ((!hit || c->blocks.guesses_used != used) && !(req->flags & BLK_BACKGROUND))
+        look_ahead(c, req, c->below->counters.requests[BLK_READ] != below);
     c->counted.hits += hit;
     c->counted.misses += !hit;
     c->counted.hit_bytes += req->scratch[0];
@@ -386,6 +442,8 @@ void read_status(struct cache *c, struct blk_req *req)
 void read_init(struct cache *c)
 {
     STAILQ_INIT(&c->readers);
+    c->blocks.wasted = guess_wasted;
+    readahead_init(&c->ahead, c->o.readahead, c->lines.blocks, c->blocks.count / GUESS_FRACTION);
     for (unsigned i = FETCHES; i-- > 0;) {
         c->fetch_memory[i].cache = c;
         LIST_INSERT_HEAD(&c->fetches_free, &c->fetch_memory[i], link);

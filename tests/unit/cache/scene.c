@@ -8,7 +8,7 @@
 
 struct scene *scene_create(const struct cache_options *options)
 {
-    static const struct cache_options usual = {.name = "scene", .bytes = 1024 * KIB};
+    static const struct cache_options usual = {.name = "scene", .bytes = 1024 * KIB, .readahead = READAHEAD_NONE};
     struct scene *s = calloc(1, sizeof *s);
     cr_assert(s != NULL);
     s->t = testloop_create(4096, 1);

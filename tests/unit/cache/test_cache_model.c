@@ -6,6 +6,9 @@
 
 enum { SEEDS = 40 };
 
+static const struct cache_policy_ops *const policies[] = {&cache_policy_s3fifo, &cache_policy_s3fifo, &cache_policy_arc,
+                                                          &cache_policy_lru};
+
 static void run_seeds(struct model_options options)
 {
     options.requests = 400;
@@ -13,6 +16,8 @@ static void run_seeds(struct model_options options)
         options.seed = i * 1000 + 1;
         options.depth = i % 3 == 0 ? 4 : 24;
         options.hot = i % 2;
+        options.cache.readahead = (enum readahead_mode)(i % 3);
+        options.cache.policy = policies[i % ARRAY_LENGTH(policies)];
         options.cache.bytes = i % 4 == 0 ? CACHE_BYTES_MIN : 160 * KIB;
         model_run(&options);
     }

@@ -89,7 +89,7 @@ Test(cache_read, an_error_is_told_to_those_who_asked_for_the_bytes)
 
 Test(cache_read, when_readers_hold_all_pages_reads_pass_by_and_are_right)
 {
-    struct cache_options options = {.name = "small", .bytes = CACHE_BYTES_MIN};
+    struct cache_options options = {.name = "small", .bytes = CACHE_BYTES_MIN, .readahead = READAHEAD_NONE};
     enum { CALLS = CACHE_BYTES_MIN / PAGE_BYTES + 8 };
     static struct scene_call calls[CALLS];
     struct scene *s = scene_create(&options);
