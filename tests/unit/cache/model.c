@@ -8,7 +8,7 @@
 #include "core/log.h"
 
 enum { SECTOR = 512, DISK = 256 * 1024 + 1536, SECTORS = DISK / SECTOR, ENTRIES = 64, DEPTH = 48, LONGEST = 96 * 1024 };
-enum { NEVER = 0x7fffffff };
+enum { NEVER = 0x7fffffff, SENT = 8 };
 
 struct entry {
     uint64_t value;
@@ -22,6 +22,13 @@ struct sector {
 };
 
 struct model;
+
+/* Pages that a reader still sends: nobody may write into them. */
+struct sent {
+    uint32_t count;
+    uint64_t page_off, len, sum;
+    struct page *pages[LONGEST / PAGE_BYTES + 1];
+};
 
 struct call {
     struct blk_req req;
@@ -46,6 +53,8 @@ struct model {
     bool drained;
     struct sector *sectors;
     struct call calls[DEPTH];
+    struct sent sent[SENT];
+    unsigned next_sent;
 };
 
 static uint64_t pick(struct model *m, uint64_t count)
@@ -166,6 +175,40 @@ static void end_read(struct model *m, const struct call *call)
     }
 }
 
+static uint64_t sum_of(const struct sent *sent)
+{
+    static uint8_t bytes[LONGEST];
+    uint64_t sum = 0;
+    pages_copy_out(bytes, sent->pages, sent->page_off, sent->len);
+    for (uint64_t i = 0; i < sent->len; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, 8);
+        sum = (sum ^ word) * 0x9e3779b97f4a7c15ull;
+    }
+    return sum;
+}
+
+static void sent_over(struct model *m, struct sent *sent)
+{
+    if (sent->count > 0)
+        cr_assert_eq(sum_of(sent), sent->sum, "%s, seed %lu: written into while it was sent", m->o->cache.name,
+                     m->o->seed);
+    page_put_all(sent->pages, sent->count);
+    sent->count = 0;
+}
+
+/* It goes on its way, and the oldest has arrived. */
+static void send(struct model *m, struct call *call)
+{
+    struct sent *sent = &m->sent[m->next_sent++ % SENT];
+    sent_over(m, sent);
+    sent->count = page_count_for(call->req.off, call->req.len);
+    sent->page_off = call->req.off % PAGE_BYTES;
+    sent->len = call->req.len;
+    memcpy(sent->pages, call->pages, sent->count * sizeof sent->pages[0]);
+    sent->sum = sum_of(sent);
+}
+
 /* Nobody is working: from now on every sector is what it is. */
 static void collapse(struct model *m, uint64_t sector, uint64_t value, const char *when, bool after_cut)
 {
@@ -195,7 +238,9 @@ static void call_done(struct blk_req *req)
         end_flush(m, call);
     else if (req->op == BLK_READ && req->status == BLK_OK)
         end_read(m, call);
-    if (req->pages != NULL)
+    if (req->op == BLK_READ && req->status == BLK_OK)
+        send(m, call);
+    else if (req->pages != NULL)
         page_put_all(call->pages, page_count_for(req->off, req->len));
     call->busy = false;
     m->in_flight--;
@@ -397,6 +442,8 @@ void model_run(const struct model_options *o)
     }
     work_until(m, 0);
     cr_assert_eq(m->in_flight, 0);
+    for (unsigned i = 0; i < SENT; i++)
+        sent_over(m, &m->sent[i]);
     m->disk->fail_percent = 0;
     look_at_all(m);
     test_close(m->t, &m->disk->dev);

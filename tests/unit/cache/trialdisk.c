@@ -59,11 +59,22 @@ static void replace_pages(struct trialdisk *disk, struct blk_req *req)
     }
 }
 
-static void read_bytes(struct trialdisk *disk, struct blk_req *req)
+static void read_look(struct trial_slot *slot)
 {
-    if (disk->replaces)
-        replace_pages(disk, req);
-    pages_copy_in(req->pages, req->off % PAGE_BYTES, disk->seen + req->off, req->len);
+    const struct blk_req *req = slot->req;
+    if (req->op != BLK_READ || slot->snapshot != NULL)
+        return;
+    slot->snapshot = malloc(req->len);
+    memcpy(slot->snapshot, slot->disk->seen + req->off, req->len);
+}
+
+static void read_bytes(struct trial_slot *slot)
+{
+    struct blk_req *req = slot->req;
+    const uint8_t *bytes = slot->snapshot != NULL ? slot->snapshot : slot->disk->seen + req->off;
+    if (slot->disk->replaces)
+        replace_pages(slot->disk, req);
+    pages_copy_in(req->pages, req->off % PAGE_BYTES, bytes, req->len);
 }
 
 static void complete_changes(struct trialdisk *disk, const struct blk_req *req)
@@ -95,7 +106,7 @@ static void answer(struct timer *timer)
     timer_stop(disk->dev.loop, &slot->effect);
     take_effect(slot);
     if (req->op == BLK_READ && req->status == BLK_OK)
-        read_bytes(disk, req);
+        read_bytes(slot);
     if (blk_op_writes(req->op))
         complete_changes(disk, req);
     if (req->op == BLK_FLUSH && req->status == BLK_OK)
@@ -114,6 +125,8 @@ static void effect(struct timer *timer)
     struct trial_slot *slot = container_of(timer, struct trial_slot, effect);
     if (slot->req->status == BLK_OK)
         take_effect(slot);
+    if (slot->disk->latency_ns > 0)
+        read_look(slot);
 }
 
 static uint64_t some_time(struct trialdisk *disk)
@@ -161,7 +174,9 @@ static void trialdisk_submit(struct blkdev *dev, struct blk_req *req)
         slot->snapshot = malloc(dev->info.size);
         memcpy(slot->snapshot, disk->done, dev->info.size);
     }
-    if (!disk->hold)
+    if (disk->hold)
+        read_look(slot);
+    else
         go(slot);
 }
 

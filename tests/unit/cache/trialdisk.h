@@ -2,7 +2,8 @@
  * A disk in memory that tries its user: it delays and reorders, holds requests until they are released, fails some,
  * puts pages of its own in the place of a reader's, and loses what is in its cache when the power is cut.
  *
- * A write takes effect at some time before it is answered; one that fails may have taken effect in part. Three states
+ * A read sees what is there at some time before it is answered (one that is held: when it comes); a write takes effect
+ * at some time; one that fails may have taken effect in part. Three states
  * of every byte: seen by readers, completed, and stable (what a cut leaves for certain). Two changes of the same bytes
  * in flight together are a mistake of the user, and fail the test.
  */
@@ -17,7 +18,7 @@ struct trial_slot {
     struct trialdisk *disk;
     struct blk_req *req;
     struct timer effect, answer;
-    uint8_t *snapshot; /* flush: what had completed when it was submitted */
+    uint8_t *snapshot; /* flush: what had completed when it was submitted; read: what it saw */
     uint64_t order;
 };
 
