@@ -7,8 +7,8 @@
  *      answered: at once, or, above the high watermark, when its share of what leaves has left (throttle.h)
  *
  * A1  A request that is kept in part only is not answered. It goes on where it was, or below as a whole.
- * A2  A block that is leaving is not changed: the write gets a page of its own (block.h, B2), and what it wrote is dirty
- *     again.
+ * A2  A block that is leaving is not changed: the write gets a page of its own (block.h, B2), and what it wrote is
+ *     dirty again.
  */
 #include "cache/cache_impl.h"
 

@@ -104,8 +104,8 @@ static const struct blkdev_ops cache_ops = {
     .kind = "cache", .submit = cache_submit, .close = cache_close, .submits_status = true};
 
 /*
- * A line is a row, or as many rows as are at least LINE_LEAST, or, of a row above LINE_MOST, the largest equal part that
- * is whole blocks.
+ * A line is a row, or as many rows as are at least LINE_LEAST, or, of a row above LINE_MOST, the largest equal part
+ * that is whole blocks.
  */
 static uint32_t line_blocks(const struct blk_info *info)
 {

@@ -23,11 +23,11 @@
  *
  * What a completed write means (struct blk_info, volatile_cache, says so to initiators at any time):
  *
- *      mode       in force when                       a write is answered       a flush, FUA
- *      through    write-back is off                   by the volume             by the volume
- *      none       protection none                     in memory                 when what it covers is below and flushed
- *      safe       forced; battery, and it is healthy  in memory                 at once
- *      strict     battery, and it is not healthy      by the volume, durable    when what was dirty is below and flushed
+ *      mode     in force when                       a write is answered     a flush, FUA
+ *      through  write-back is off                   by the volume           by the volume
+ *      none     protection none                     in memory               when what it covers is below and flushed
+ *      safe     forced; battery, and it is healthy  in memory               at once
+ *      strict   battery, and it is not healthy      by the volume, durable  when what was dirty is below and flushed
  *
  * strict is for initiators that were told that there is no volatile cache and do not ask again: every write is durable
  * when it is answered, so they were told the truth. Where options say so (flush_when_bad), none stands in its place:
@@ -99,7 +99,7 @@ struct blkdev *cache_dev(struct cache *cache);
 void cache_status(const struct cache *cache, struct cache_status *out);
 const char *cache_mode_name(enum cache_mode mode);
 
-/* Is the power that protects what is here healthy? A cache begins with no. No: everything dirty is destaged, flushed. */
+/* Is the power that protects what is here healthy? A cache begins with no. With no everything dirty leaves. */
 void cache_set_power(struct cache *cache, bool healthy);
 /* No more dirty data than this, e.g. what a battery lasts for; at most, and at first, 3/4 of the cache. */
 void cache_set_dirty_limit(struct cache *cache, uint64_t bytes);

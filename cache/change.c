@@ -9,11 +9,12 @@
  *        |
  *        +-----> under way below ---> the blocks hear of it, some a turn ---> answered
  *
- * C1  Of all that writes below (changes, and destages) one at a time is under way for the same sectors: so what is below
- *     and what is here cannot come to stand in different orders.
- * C2  While a change is under way, readers find what was there before, here or below, and nothing is kept (absorb.c) for
- *     its sectors. When it is over, and before it is answered, the blocks are made to agree: they take the new bytes, or
- *     forget the sectors, dirty ones too: they are older. A fetch under way there is stale: nobody knows which it read.
+ * C1  Of all that writes below (changes, and destages) one at a time is under way for the same sectors: so what is
+ *     below and what is here cannot come to stand in different orders.
+ * C2  While a change is under way, readers find what was there before, here or below, and nothing is kept (absorb.c)
+ *     for its sectors. When it is over, and before it is answered, the blocks are made to agree: they take the new
+ *     bytes, or forget the sectors, dirty ones too: they are older. A fetch under way there is stale: nobody knows
+ *     which it read.
  * C3  After an error nobody knows what is below: what is here and clean is forgotten, what is dirty stays.
  * C4  While initiators are told that there is no volatile cache, what goes below is durable when it is answered: with
  *     BLK_FUA, or, for discards, and what went below before they were told so, after a flush.

@@ -7,9 +7,9 @@
  *      something is old             a few                            the oldest
  *      nobody asks for anything     a few                            in disk order
  *
- * The sweep (WOW: Gill and Modha, FAST 2005) goes round the lines in the order of the disk. A line that was written into
- * since it last came by is spared once: it is likely to be written into again, over what is there, or until it is full.
- * Up to the high watermark it may so come home with nothing.
+ * The sweep (WOW: Gill and Modha, FAST 2005) goes round the lines in the order of the disk. A line that was written
+ * into since it last came by is spared once: it is likely to be written into again, over what is there, or until it is
+ * full. Up to the high watermark it may so come home with nothing.
  *
  * A line leaves in runs: dirty sectors that follow each other, over gaps that are here and clean, for those cost less
  * than another request. If all of a row is here, and a quarter of it dirty, it goes as a full row, without a read.
@@ -18,8 +18,8 @@
  *        ^           |
  *        +-- failed -+   the line is set aside
  *
- * D1  What fails stays dirty. If it is the place (a media error), the others go on; if it is the device, all wait. After
- *     a time that doubles, and with the next flush, it is tried again.
+ * D1  What fails stays dirty. If it is the place (a media error), the others go on; if it is the device, all wait.
+ *     After a time that doubles, and with the next flush, it is tried again.
  * D2  A line has runs on their way for one reason at a time: what is written into it meanwhile waits for them.
  */
 #include "cache/cache_impl.h"

@@ -6,9 +6,11 @@
  *                        forced --------------------------> SAFE
  *      battery:   SAFE <---- healthy / not healthy ----> STRICT, or NONE (flush_when_bad)
  *
- * M1  From the moment on when SAFE is left nothing more is kept on the strength of the battery, and no flush is answered
- *     before what was dirty is below and flushed. It is destaged and flushed, asked for or not, until that succeeds.
- * M2  Writes that were kept in SAFE but not answered yet (they waited for room) are, in STRICT, answered when that is done.
+ * M1  From the moment on when SAFE is left nothing more is kept on the strength of the battery, and no flush is
+ *     answered before what was dirty is below and flushed. It is destaged and flushed, asked for or not, until that
+ *     succeeds.
+ * M2  Writes that were kept in SAFE but not answered yet (they waited for room) are, in STRICT, answered when that is
+ *     done.
  * M3  volatile_cache changes in the same call; the owner hears of it in the same turn.
  */
 #include "cache/cache_impl.h"

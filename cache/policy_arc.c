@@ -4,8 +4,8 @@
  *      ghosts once | ONCE  <-- target -->  OFTEN | ghosts often
  *
  * A key that comes again from the left ghosts says that ONCE is too small, one from the right that OFTEN is: the target
- * moves. The ghosts are tables that know a key's age within 1/64 (ghost.h), not lists: what differs from the paper is that
- * a key is forgotten a little earlier or later.
+ * moves. The ghosts are tables that know a key's age within 1/64 (ghost.h), not lists: what differs from the paper is
+ * that a key is forgotten a little earlier or later.
  */
 #include <stdlib.h>
 

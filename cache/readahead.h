@@ -7,8 +7,8 @@
  *      strided             reads at a constant distance of at most STRIDE_MAX blocks; known by the third one
  *
  * For each stream two numbers adapt (AMP: Gill and Bathen, FAST 2007): the degree, how much is asked for at a time,
- * doubles when what was asked for was used, and is halved when some left unused; the trigger, how far from the end of it
- * the next is asked for, grows when a reader had to wait for a block that was on its way.
+ * doubles when what was asked for was used, and is halved when some left unused; the trigger, how far from the end of
+ * it the next is asked for, grows when a reader had to wait for a block that was on its way.
  *
  * ALWAYS asks besides, around each read that missed, for the blocks next to it on both sides.
  */

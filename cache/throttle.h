@@ -1,9 +1,9 @@
 /*
  * How long an acknowledgement waits when the cache is filling up: a pure object over times and bytes.
  *
- * It measures at what rate dirty data leaves, while any is leaving. Above the high mark each write is acknowledged later
- * by the time that its own bytes take to leave, times a pressure that grows from 0 at the mark to 2 where the cache is
- * full; one after the other. So what comes in meets what goes out about halfway, and nobody runs into a wall.
+ * It measures at what rate dirty data leaves, while any is leaving. Above the high mark each write is acknowledged
+ * later by the time that its own bytes take to leave, times a pressure that grows from 0 at the mark to 2 where the
+ * cache is full; one after the other. So what comes in meets what goes out about halfway, and nobody runs into a wall.
  */
 #ifndef CACHE_THROTTLE_H
 #define CACHE_THROTTLE_H

@@ -111,7 +111,7 @@ static void make_drift(uint32_t *trace, uint32_t count)
         trace[i] = (zipf() + i / 20000 * (KEYS / 100)) % (2 * KEYS);
 }
 
-/* An index (small, hot), a table (large, skewed), a log that is read once behind the writer, reports that scan the table. */
+/* An index (small, hot), a table (large, skewed), a log that is read once, reports that scan the table. */
 static void make_database(uint32_t *trace, uint32_t count)
 {
     uint32_t log = 3 * KEYS, report = 0;
