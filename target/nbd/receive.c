@@ -33,6 +33,7 @@ enum {
     RECEIVES_PER_TURN = 16, /* so that one busy connection leaves the others their turn */
     RECEIVE_VECTORS = 256,  /* entries of one scatter recv */
     BATCH_REQUESTS = 16,
+    BATCH_PAYLOAD = 32 * KIB,       /* so much of a write counts as a request */
     REFUSED_PAYLOAD_MAX = 64 << 20, /* longer payloads are not skipped: the connection ends */
 };
 #define GIVEN_UP_NS 10000000ull
@@ -79,10 +80,12 @@ static bool is_refused(const struct nbd_conn *conn)
     return conn->refuses && conn->received_bytes - nbd_input_len(&conn->input) > conn->refused_from;
 }
 
-/* To the device, as one of a batch. */
+/* To the device, as one of a batch. A write takes its client's time, too. */
 static void submit(struct nbd_request *request)
 {
-    request->conn->batch_left--;
+    struct nbd_conn *conn = request->conn;
+    uint32_t weight = 1 + request->received / BATCH_PAYLOAD;
+    conn->batch_left -= MIN(weight, conn->batch_left);
     nbd_request_submit(request);
 }
 

@@ -416,6 +416,22 @@ Test(nbd, thirty_two_pipelined_reads_cost_one_receive_and_a_send_for_each_half)
     peer_stop(&p);
 }
 
+Test(nbd, long_writes_are_answered_a_few_at_a_time)
+{
+    enum { LONG = 128 * KIB };
+    struct peer p = peer_serving(&plain, false);
+    uint8_t *data = calloc(1, LONG);
+    unsigned sends = p.s->sends;
+    for (uint64_t i = 0; i < 8; i++)
+        peer_write(&p, 0, i, i * LONG, data, LONG);
+    peer_run(&p);
+    cr_expect_eq(p.s->sends - sends, 2);
+    for (uint64_t i = 0; i < 8; i++)
+        peer_expect(&p, i, 0);
+    free(data);
+    peer_stop(&p);
+}
+
 /* Rounds of the same requests; the first one is for the stream's own buffers to grow. */
 Test(nbd, nothing_is_allocated_on_the_data_path)
 {
