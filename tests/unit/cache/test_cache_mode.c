@@ -100,6 +100,20 @@ Test(cache_mode, when_the_battery_fails_what_is_dirty_is_destaged_and_flushed_an
     scene_destroy(s);
 }
 
+Test(cache_mode, when_the_battery_fails_nobody_need_ask_for_a_flush)
+{
+    struct scene *s = scene_create(&battery);
+    cache_set_power(s->cache, true);
+    cr_assert_eq(put(s, 0, 131072, 1), BLK_OK);
+    cache_set_power(s->cache, false);
+    testloop_run_ready(s->t);
+    cr_expect_eq(s->disk->requests[BLK_WRITE], 1, "at once");
+    testloop_run(s->t);
+    cr_expect_eq(s->disk->requests[BLK_FLUSH], 1);
+    cr_expect(stable(s, 131072, 1));
+    scene_destroy(s);
+}
+
 Test(cache_mode, without_a_battery_a_completed_write_is_durable)
 {
     struct scene *s = scene_create(&battery);
