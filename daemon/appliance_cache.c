@@ -56,11 +56,13 @@ static void run_create(struct sync_call *call)
     if (below != NULL) {
         char name[sizeof below->name];
         struct live_cache *entry = &live->caches[live->caches_count];
-        *entry = (struct live_cache){.owner = {.changed = on_change}};
+        *entry = (struct live_cache){.owner = {.changed = on_change},
+                                     .battery = config_cache_protection(config) == CACHE_PROTECT_BATTERY};
         text_format(entry->volume, sizeof entry->volume, "%s", c->config->name.text);
         text_format(name, sizeof name, "%s/%s", live->name, entry->volume);
         struct cache_options options = {.name = name,
                                         .bytes = config->size,
+                                        .readahead = config_cache_readahead(config),
                                         .write_back = strcmp(config->write.text, "back") == 0,
                                         .protection = config_cache_protection(config),
                                         .owner = &entry->owner};
@@ -122,10 +124,23 @@ void live_caches_start(struct appliance *a, const struct config *config)
 
 /* --- power, on the home --- */
 
+/* No more may be dirty than the battery lasts for, as far as both its run time and the speed of the disks are known. */
+static void limit_dirt(struct cache *cache, const struct power_health *health)
+{
+    enum { MARGIN_S = 60 };
+    struct cache_status status;
+    cache_status(cache, &status);
+    if (health->runtime_s != POWER_RUNTIME_UNKNOWN && status.destage_rate > 0)
+        cache_set_dirty_limit(cache, power_dirty_limit(health->runtime_s, MARGIN_S, status.destage_rate));
+}
+
 void live_caches_power(struct live_array *live)
 {
-    for (unsigned i = 0; i < live->caches_count; i++)
+    for (unsigned i = 0; i < live->caches_count; i++) {
+        if (live->caches[i].battery)
+            limit_dirt(live->caches[i].cache, &live->power);
         cache_set_power(live->caches[i].cache, live->power.healthy);
+    }
 }
 
 /* --- the end --- */

@@ -43,6 +43,7 @@ struct live_cache {
     char volume[SB_NAME_SIZE];
     struct cache *cache;
     struct cache_owner owner;
+    bool battery; /* is what it promises by */
     enum cache_mode mode; /* as logged */
     const char *said;
 };

@@ -45,7 +45,7 @@ struct config_list {
 struct config_cache {
     unsigned line;
     uint64_t size; /* bytes; 0: no cache */
-    struct config_text write, protection;
+    struct config_text write, protection, read_ahead;
 };
 
 struct config_volume {
@@ -215,7 +215,9 @@ void config_compare(const struct config *old, const struct config *new, config_d
 /* "weekly", "monthly", "off" (0) or a number of days, in seconds. False: it is none of these. */
 bool config_scrub_interval(const char *text, uint64_t *seconds);
 
+/* Of a config that was checked. */
 enum cache_protection config_cache_protection(const struct config_cache *cache);
+enum readahead_mode config_cache_readahead(const struct config_cache *cache);
 
 /* The layout an array's volume asks for. */
 struct layout_spec config_volume_layout(const struct config_array *array, const struct config_volume *volume);

@@ -109,25 +109,37 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
 }
 
 static const char *const protections[] = {
-    [CACHE_PROTECT_NONE] = "none", [CACHE_PROTECT_BATTERY] = "battery", [CACHE_PROTECT_FORCED] = "forced"};
+    [CACHE_PROTECT_NONE] = "none", [CACHE_PROTECT_BATTERY] = "battery", [CACHE_PROTECT_FORCED] = "forced", NULL};
+static const char *const readaheads[] = {
+    [READAHEAD_ADAPTIVE] = "adaptive", [READAHEAD_ALWAYS] = "always", [READAHEAD_NONE] = "none", NULL};
+
+static unsigned index_of(const struct config_text *text, const char *const *words)
+{
+    for (unsigned i = 0; words[i] != NULL; i++)
+        if (strcmp(text->text, words[i]) == 0)
+            return i;
+    UNREACHABLE("a config that was not checked");
+}
 
 enum cache_protection config_cache_protection(const struct config_cache *cache)
 {
-    for (unsigned i = 0; i < ARRAY_LENGTH(protections); i++)
-        if (strcmp(cache->protection.text, protections[i]) == 0)
-            return i;
-    UNREACHABLE("a config that was not checked");
+    return index_of(&cache->protection, protections);
+}
+
+enum readahead_mode config_cache_readahead(const struct config_cache *cache)
+{
+    return index_of(&cache->read_ahead, readaheads);
 }
 
 static void check_cache(struct checker *c, const struct config_volume *volume)
 {
     static const char *const writes[] = {"through", "back", NULL};
-    static const char *const protected_by[] = {"none", "battery", "forced", NULL};
     const struct config_cache *cache = &volume->cache;
     check_one_of(c, &cache->write, "write", writes);
-    check_one_of(c, &cache->protection, "protection", protected_by);
+    check_one_of(c, &cache->protection, "protection", protections);
+    check_one_of(c, &cache->read_ahead, "read_ahead", readaheads);
     if (cache->size != 0 && cache->size < CACHE_BYTES_MIN)
-        report(c, cache->line, "size", "the cache of volume \"%s\" must have 256 KiB at least", volume->name.text);
+        report(c, cache->line, "size", "the cache of volume \"%s\" must have 64 KiB at least", volume->name.text);
     if (cache->size == 0 && strcmp(cache->write.text, "through") != 0)
         report(c, cache->line, "size", "the cache of volume \"%s\" has no size", volume->name.text);
     if (strcmp(cache->write.text, "through") == 0 && strcmp(cache->protection.text, "none") != 0)

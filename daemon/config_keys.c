@@ -26,12 +26,14 @@
 
 static const struct config_key cache_keys[] = {
     KEY_LIMITS(config_cache, "size", size, KEY_SIZE, "0 B", 0, 1ull << 40,
-               "Bytes of memory, at least 256 KiB; 0 B: none."),
+               "Bytes of memory, at least 64 KiB; 0 B: none."),
     KEY(config_cache, write, KEY_TEXT, "through",
         "through: writes are answered when the array has them; back: when they are in memory."),
     KEY(config_cache, protection, KEY_TEXT, "none",
         "With back: none: a flush waits until the array has it all; battery: it need not while the power source is "
         "healthy; forced: it never waits, battery or not (a power failure loses what was answered)."),
+    KEY(config_cache, read_ahead, KEY_TEXT, "adaptive",
+        "adaptive: what reads in sequence will ask for next, more as it proves right; always; or none."),
 };
 static const struct config_group cache_group = GROUP(cache_keys, struct config_cache);
 

@@ -25,7 +25,7 @@ with_cache 'size = "16 MiB"; write = "back"; protection = "battery";'
 grep -q 'protection.*no power source' "$DIR/err" || fail "battery without a source: $(cat "$DIR/err")"
 with_cache 'size = "4 KiB";'
 "$BUILD_DIR/corbeld" -t -c "$CONFIG" 2>"$DIR/err" && fail "a cache of a page was taken"
-grep -q 'size.*256 KiB' "$DIR/err" || fail "too small a cache: $(cat "$DIR/err")"
+grep -q 'size.*64 KiB' "$DIR/err" || fail "too small a cache: $(cat "$DIR/err")"
 EXTRA_TOP=$EXTRA_TOP_KEPT
 
 # Through: reads hit, nothing is ever dirty.
