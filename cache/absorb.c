@@ -117,6 +117,15 @@ void absorb_answer(struct cache *c, struct blk_req *req)
     delay_arm(c);
 }
 
+void absorb_refuse(struct cache *c, enum blk_status status)
+{
+    struct blk_req *req;
+    while (c->delayed_held && (req = STAILQ_FIRST(&c->delayed)) != NULL) {
+        STAILQ_REMOVE_HEAD(&c->delayed, link);
+        blk_complete(req, status == BLK_MEDIA ? BLK_GONE : status);
+    }
+}
+
 void absorb_hold(struct cache *c, bool held)
 {
     c->delayed_held = held;

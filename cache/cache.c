@@ -59,6 +59,11 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
     c->dev.info.read_only = below->info.read_only;
     if (event == BLK_EVENT_RESIZED)
         resized(c, below->info.size);
+    if (event == BLK_EVENT_FAILED) { /* nothing more is kept on its behalf, before a destage finds out */
+        c->paused = true;
+        c->counted.trouble = c->counted.trouble == BLK_OK ? BLK_GONE : c->counted.trouble;
+        destage_retry_later(c);
+    }
     flush_go_on(c);
     blk_notify(&c->dev, event);
 }

@@ -109,9 +109,11 @@ struct cache {
     bool flushing;
     struct blk_req drain; /* our own */
     bool draining, drain_wanted;
+    enum blk_status owed; /* F3 */
 
     struct task *closed, close_task;
     unsigned close_tries;
+    uint64_t close_destaged; /* bytes, at the last one */
     bool emptied;
     struct fetch fetch_memory[FETCHES];
     struct direct direct_memory[DIRECTS];
@@ -175,12 +177,16 @@ enum absorbed absorb(struct cache *c, struct blk_req *req);
 void absorb_answer(struct cache *c, struct blk_req *req);
 /* Those whose answer waits are answered when it is time; `held`: not before this is called again. */
 void absorb_hold(struct cache *c, bool held);
+/* Those that are held are answered with this error: they were promised nothing yet. */
+void absorb_refuse(struct cache *c, enum blk_status status);
 
 bool destage_init(struct cache *c);
 void destage_fini(struct cache *c);
 /* Send on their way below as many runs as there is reason to. */
 void destage_pump(struct cache *c);
 bool destage_meets(const struct cache *c, uint64_t off, uint64_t len);
+/* Does a flush wait for a line here that may leave? A line leaves when no change of it is under way. */
+bool destage_owes(const struct cache *c, uint64_t off, uint64_t len);
 void destage_retry_later(struct cache *c);
 
 void flush_init(struct cache *c);

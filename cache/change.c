@@ -5,7 +5,7 @@
  *        |
  *        +-----> kept here, if the mode is one that keeps (absorb.c); if there is no room the whole line waits
  *        |
- *        +-----> else: are some of these bytes leaving? ---> behind
+ *        +-----> else: are some of these bytes leaving, or does a flush wait for a line here? ---> behind
  *        |
  *        +-----> under way below ---> the blocks hear of it, some a turn ---> answered
  *
@@ -55,10 +55,14 @@ static void change_start(struct cache *c, struct blk_req *parent)
     blk_submit(c->below, &change->req);
 }
 
-/* A large one would push out much, and gain nothing. */
+/*
+ * A large one would push out much, and gain nothing. What is done in the background (SANITIZE overwrites again and again)
+ * is for the disks.
+ */
 static bool is_kept(const struct cache *c, const struct blk_req *req)
 {
-    return req->op == BLK_WRITE && mode_absorbs(c) && (!(req->flags & BLK_FUA) || mode_flushes_at_once(c)) &&
+    return req->op == BLK_WRITE && !(req->flags & BLK_BACKGROUND) && mode_absorbs(c) &&
+           (!(req->flags & BLK_FUA) || mode_flushes_at_once(c)) &&
            page_count_for(req->off, req->len) <= c->dirty_limit / 4;
 }
 
@@ -76,7 +80,7 @@ static bool request_start(struct cache *c, struct blk_req *req)
         absorb_answer(c, req);
     else if (kept == ABSORB_NO_ROOM && c->lines.aside == 0)
         return false;
-    else if (destage_meets(c, req->off, req->len))
+    else if (destage_meets(c, req->off, req->len) || destage_owes(c, req->off, req->len))
         STAILQ_INSERT_TAIL(&c->behind, req, link);
     else if (LIST_EMPTY(&c->changes_free))
         return false;

@@ -66,6 +66,18 @@ static bool is_covered(const struct cache *c, uint32_t epoch)
     return (int32_t)(epoch - c->flush_epoch) <= 0;
 }
 
+bool destage_owes(const struct cache *c, uint64_t off, uint64_t len)
+{
+    if (!flush_is_waited_for(c) || c->paused)
+        return false;
+    for (uint64_t number = off / line_bytes(c); number * line_bytes(c) < off + len; number++) {
+        const struct line *line = line_find(&c->lines, number);
+        if (line != NULL && line->class & (LINE_FULL | LINE_PARTIAL) && is_covered(c, line->epoch))
+            return true;
+    }
+    return false;
+}
+
 static struct demand demand_of(const struct cache *c)
 {
     unsigned fill = cache_fill_permille(c), low = c->o.low_percent * 10, high = c->o.high_percent * 10;

@@ -10,13 +10,16 @@
  * F1  A flush ends an epoch: what becomes dirty after it was asked for is of a later one, so it waits for nothing new.
  * F2  If data that it waits for cannot be destaged, it is answered with that error; the data stays, so the next flush
  *     is not answered before it is below either.
- * F3  A drain is a flush of our own, asked for again until it succeeds: when power fails, and at the end.
+ * F3  If the volume fails a flush that nobody but a drain waited for, the next flush of an initiator is answered so: what
+ *     the members forgot may be what it covers.
+ * F4  A drain is a flush of our own, asked for again until it succeeds: when power fails, and at the end.
  */
 #include "cache/cache_impl.h"
 
 #include "core/log.h"
 
-enum { CLOSE_TRIES = 5 };
+/* Without a byte written in between: about 3 seconds, and, if initiators were told that it is safe, a minute. */
+enum { CLOSE_TRIES = 5, CLOSE_TRIES_PROMISED = 12 };
 
 static void flush_done(struct blk_req *child);
 
@@ -36,8 +39,12 @@ void drain_start(struct cache *c)
 
 static void drain_failed(struct cache *c, enum blk_status status)
 {
+    bool worked = c->counted.destaged_bytes != c->close_destaged;
     c->drain_wanted = true;
-    if (c->closed == NULL || ++c->close_tries < CLOSE_TRIES) {
+    c->close_destaged = c->counted.destaged_bytes;
+    c->close_tries = c->closed == NULL || worked ? 0 : c->close_tries + 1;
+    absorb_refuse(c, status);
+    if (c->close_tries < (c->dev.info.volatile_cache ? CLOSE_TRIES : CLOSE_TRIES_PROMISED)) {
         destage_retry_later(c);
         return;
     }
@@ -108,12 +115,20 @@ static void flush_done(struct blk_req *child)
     flush_go_on(c);
     while ((req = STAILQ_FIRST(&now)) != NULL) {
         STAILQ_REMOVE_HEAD(&now, link);
+        if (req == &c->drain && status != BLK_OK)
+            c->owed = status; /* F3 */
         flush_answer(c, req, status);
     }
 }
 
 void flush_submit(struct cache *c, struct blk_req *req)
 {
+    if (c->owed != BLK_OK && req != &c->drain) {
+        enum blk_status owed = c->owed;
+        c->owed = BLK_OK;
+        flush_answer(c, req, owed);
+        return;
+    }
     if (mode_flushes_at_once(c) && !(req->flags & CACHE_DRAIN)) {
         blk_complete(req, BLK_OK);
         return;

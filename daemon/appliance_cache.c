@@ -76,6 +76,14 @@ static void run_create(struct sync_call *call)
     sync_finish(call);
 }
 
+static bool target_has(const struct live_target *target, const char *reference)
+{
+    for (unsigned i = 0; i < target->luns_count; i++)
+        if (strcmp(target->luns[i].volume, reference) == 0)
+            return true;
+    return false;
+}
+
 /* Somebody who would go past a new cache. */
 static bool is_served(struct appliance *a, const struct live_array *live, const char *volume)
 {
@@ -87,9 +95,11 @@ static bool is_served(struct appliance *a, const struct live_array *live, const 
     if (strcmp(export->volume, reference) == 0)
         return true;
     TAILQ_FOREACH(target, &a->targets, link)
-    for (unsigned i = 0; i < target->luns_count; i++)
-        if (strcmp(target->luns[i].volume, reference) == 0)
-            return true;
+    if (target_has(target, reference))
+        return true;
+    TAILQ_FOREACH(target, &a->leaving, link) /* its sessions may still write */
+    if (target_has(target, reference))
+        return true;
     return false;
 }
 
@@ -165,27 +175,27 @@ void live_caches_close(struct live_array *live)
     }
 }
 
-struct promise_call {
+struct dirt_call {
     struct sync_call call;
     struct live_array *live;
     uint64_t bytes;
 };
 
-static void run_promised(struct sync_call *call)
+static void run_dirty(struct sync_call *call)
 {
-    struct promise_call *c = container_of(call, struct promise_call, call);
+    struct dirt_call *c = container_of(call, struct dirt_call, call);
     for (unsigned i = 0; i < c->live->caches_count; i++) {
         struct cache_status status;
         cache_status(c->live->caches[i].cache, &status);
-        c->bytes += status.volatile_cache ? 0 : status.dirty_bytes;
+        c->bytes += status.dirty_bytes;
     }
     sync_finish(call);
 }
 
-uint64_t live_caches_promised(struct live_array *live)
+uint64_t live_caches_dirty(struct live_array *live)
 {
-    struct promise_call c = {.live = live};
-    sync_call(&c.call, reactor_loop(live->home), run_promised);
+    struct dirt_call c = {.live = live};
+    sync_call(&c.call, reactor_loop(live->home), run_dirty);
     return c.bytes;
 }
 

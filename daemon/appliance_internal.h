@@ -261,8 +261,8 @@ void live_caches_start(struct appliance *a, const struct config *config);
 struct cache *live_cache_find(const struct live_array *live, const char *volume);
 /* On the array's home: live->power is new. */
 void live_caches_power(struct live_array *live);
-/* Bytes that are here only, though initiators were told that they are safe. */
-uint64_t live_caches_promised(struct live_array *live);
+/* Bytes of answered writes that are here only. */
+uint64_t live_caches_dirty(struct live_array *live);
 /* What is dirty goes to the array first. Nobody uses them any more. */
 void live_caches_close(struct live_array *live);
 json_t *live_cache_json(const struct cache_status *status);

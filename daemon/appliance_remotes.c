@@ -153,7 +153,8 @@ bool live_array_is_frozen(struct live_array *live)
 
 struct flush_call {
     struct sync_call call;
-    struct blkdev *dev;
+    struct array *array;
+    const char *volume;
     struct blk_req req;
 };
 
@@ -165,31 +166,31 @@ static void flushed(struct blk_req *req)
 static void run_flush(struct sync_call *call)
 {
     struct flush_call *c = container_of(call, struct flush_call, call);
+    struct blkdev *dev = array_volume(c->array, c->volume);
     c->req = (struct blk_req){.op = BLK_FLUSH, .done = flushed};
-    blk_submit(c->dev, &c->req);
+    if (dev != NULL)
+        blk_submit(dev, &c->req);
+    else
+        sync_finish(call);
 }
 
-/* An array that is idle has not noticed that a disk is gone: a flush asks all of them. */
-static void have_it_noticed(struct appliance *a, struct live_array *live)
+/* An array that is idle has not noticed that a disk is gone: a flush (past its caches) asks all of them. */
+static void have_it_noticed(struct live_array *live)
 {
     struct sb_array *description = live_array_describe(live);
     for (unsigned i = 0; i < description->volumes_count; i++) {
-        char reference[2 * SB_NAME_SIZE + 2];
-        struct reactor *home;
-        text_format(reference, sizeof reference, "%s/%s", live->name, description->volumes[i].name);
-        struct flush_call c = {.dev = live_volume_find(a, reference, &home)};
-        if (c.dev != NULL)
-            sync_call(&c.call, c.dev->loop, run_flush);
+        struct flush_call c = {.array = live->array, .volume = description->volumes[i].name};
+        sync_call(&c.call, reactor_loop(live->home), run_flush);
     }
     free(description);
 }
 
 /* What the disk says of itself does not matter yet. */
-static bool must_wait(struct appliance *a, struct live_array *live, const struct blkdev *gone)
+static bool must_wait(struct live_array *live, const struct blkdev *gone)
 {
     for (unsigned i = 0; gone != NULL && i < live->slots; i++)
         if (live->disks[i].remote == gone && live_slot_is_written(live, i)) {
-            have_it_noticed(a, live);
+            have_it_noticed(live);
             return true;
         }
     return false;
@@ -201,7 +202,7 @@ static enum comeback join_again(struct appliance *a, struct live_array *live, st
     char why[512] = "";
     int slot;
     enum comeback result = LATER;
-    if (must_wait(a, live, gone))
+    if (must_wait(live, gone))
         return LATER;
     struct scan scan = {0};
     struct sb_array *description = live_array_describe(live);

@@ -4,8 +4,8 @@
  * find them again when they come back), then it is closed, and assembled from the disks there are now, without force.
  *
  * Nothing is taken over from the frozen array: what it had not written down is as lost as in a crash, and is looked
- * after in the same way, by the labels, the region maps and the journal. So one whose caches hold writes that
- * initiators were told are safe is let be.
+ * after in the same way, by the labels, the region maps and the journal. So one whose caches hold answered writes is
+ * let be.
  */
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
@@ -22,19 +22,27 @@ bool live_array_start_again(struct appliance *a, const char *name, const struct 
     return true;
 }
 
+/* Of answered writes: a client that comes back would have its flush answered though they are gone. */
+static bool is_empty(struct live_array *live, char *why, size_t why_len)
+{
+    uint64_t dirty = live_caches_dirty(live);
+    text_format(why, why_len,
+                "array %s is frozen, and its caches hold %llu KiB of answered writes that no disk has: corbelctl array "
+                "assemble --force gives them up",
+                live->name, (unsigned long long)(dirty / 1024));
+    return dirty == 0;
+}
+
 bool live_array_thaw(struct appliance *a, struct live_array *live, bool force, char *why, size_t why_len)
 {
-    uint64_t promised = live_caches_promised(live);
-    if (promised > 0 && !force) {
-        text_format(
-            why, why_len,
-            "array %s is frozen, and its caches hold %llu KiB of answered writes that no disk has: with --force "
-            "they are given up",
-            live->name, (unsigned long long)(promised / 1024));
+    if (!force && !is_empty(live, why, why_len))
         return false;
-    }
     if (!live_unserve(a, live->name, why, why_len))
         return false;
+    if (!force && !is_empty(live, why, why_len)) { /* the last ones that came */
+        live_serve(a, a->config, NULL, NULL);
+        return false;
+    }
     log_notice("array %s was frozen, and is started anew with the disks there are now", live->name);
     live_array_close(live);
     return true;

@@ -407,3 +407,52 @@ Test(cache_back, nothing_is_allocated_on_the_way)
     cr_expect_eq(test_allocations(), before);
     scene_destroy(s);
 }
+
+Test(cache_back, closing_does_not_give_up_while_something_gets_below)
+{
+    struct scene *s = scene_back();
+    for (unsigned i = 0; i < 30; i++)
+        put(s, 131072 * i, 4096, i);
+    s->disk->fail_percent = 85;
+    s->disk->fail_ops = 1u << BLK_WRITE;
+    test_close(s->t, cache_dev(s->cache));
+    s->cache = NULL;
+    for (unsigned i = 0; i < 30; i++)
+        cr_expect(stands(s->disk->stable, 131072 * i, 4096, i), "write %u", i);
+    scene_destroy(s);
+}
+
+Test(cache_back, work_in_the_background_is_for_the_disks)
+{
+    struct scene *s = scene_back();
+    struct scene_call call = {0};
+    scene_write(s, &call, BLK_BACKGROUND, 4096, 4096, 1);
+    cr_expect_eq(scene_wait(s, &call), BLK_OK);
+    scene_call_over(&call);
+    cr_expect(status_of(s).absorbed == 0 && status_of(s).through == 1);
+    cr_expect(stands(s->disk->seen, 4096, 4096, 1));
+    scene_destroy(s);
+}
+
+/* Else writes that go past it, one always under way, would keep a line from leaving, and the flush from its end. */
+Test(cache_back, changes_of_a_line_that_a_flush_waits_for_let_it_leave_first)
+{
+    struct scene *s = scene_back();
+    struct scene_call first = {0}, second = {0}, third = {.req = {.op = BLK_FLUSH}};
+    put(s, 0, 4096, 1);
+    s->disk->hold = true;
+    scene_write(s, &first, BLK_FUA, 8192, 4096, 2);
+    testloop_run_ready(s->t);
+    scene_submit(s, &third);
+    scene_write(s, &second, BLK_FUA, 16384, 4096, 3);
+    testloop_run_ready(s->t);
+    cr_expect_eq(trialdisk_held(s->disk), 1, "the second waits for the line, and the line for the first");
+    trialdisk_release(s->disk);
+    cr_expect_eq(scene_wait(s, &first), BLK_OK);
+    cr_expect_eq(scene_wait(s, &third), BLK_OK);
+    cr_expect_eq(scene_wait(s, &second), BLK_OK);
+    cr_expect(stands(s->disk->stable, 0, 4096, 1) && stands(s->disk->stable, 16384, 4096, 3));
+    scene_call_over(&first);
+    scene_call_over(&second);
+    scene_destroy(s);
+}

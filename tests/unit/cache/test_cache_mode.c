@@ -183,3 +183,52 @@ Test(cache_mode, a_drain_is_one_in_every_mode)
     cr_expect(stable(s, 0, 1));
     scene_destroy(s);
 }
+
+/* What the members forgot may have been promised to whoever flushes next. */
+Test(cache_mode, a_flush_that_failed_for_a_drain_alone_is_told_to_the_next_who_asks)
+{
+    struct scene *s = scene_create(&battery);
+    cache_set_power(s->cache, true);
+    cr_assert_eq(put(s, 0, 0, 1), BLK_OK);
+    s->disk->fail_percent = 100;
+    s->disk->fail_ops = 1u << BLK_FLUSH;
+    cache_set_power(s->cache, false);
+    for (unsigned i = 0; i < 3; i++) {
+        testloop_run_ready(s->t);
+        s->t->loop.now_ns = MAX(s->t->loop.now_ns, loop_next_timer_ns(&s->t->loop));
+    }
+    s->disk->fail_percent = 0;
+    testloop_run(s->t);
+    cr_expect(stable(s, 0, 1));
+    cr_expect_eq(flush(s), BLK_GONE);
+    cr_expect_eq(flush(s), BLK_OK, "once");
+    scene_destroy(s);
+}
+
+Test(cache_mode, what_waits_for_its_answer_gets_one_though_nothing_can_be_destaged)
+{
+    enum { WRITES = 500 };
+    static struct scene_call calls[WRITES];
+    struct scene *s = scene_create(&battery);
+    unsigned count = 0;
+    cache_set_power(s->cache, true);
+    s->disk->latency_ns = 100000000;
+    while (count < WRITES && (count == 0 || status_of(s).delayed == 0 || calls[count - 1].over)) {
+        scene_write(s, &calls[count], 0, 8192 * count, 4096, count);
+        testloop_run_ready(s->t);
+        s->t->loop.now_ns += status_of(s).destage_rate == 0 ? 2000000 : 10000;
+        testloop_run_ready(s->t);
+        count++;
+    }
+    cr_assert(!calls[count - 1].over && status_of(s).delayed > 0, "%u writes, %lu delayed", count,
+              status_of(s).delayed);
+    s->disk->fail_percent = 100;
+    cache_set_power(s->cache, false);
+    cr_expect_eq(scene_wait(s, &calls[count - 1]), BLK_GONE);
+    for (unsigned i = 0; i < count; i++) {
+        scene_wait(s, &calls[i]);
+        scene_call_over(&calls[i]);
+    }
+    s->disk->fail_percent = 0;
+    scene_destroy(s);
+}
