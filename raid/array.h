@@ -175,6 +175,12 @@ struct array_rate {
 void array_set_rate(struct array *array, unsigned volume, const struct array_rate *rate, struct array_call *call);
 struct array_rate array_rate(const struct array *array, unsigned volume);
 void array_pause_volume(struct array *array, unsigned volume, bool paused, struct array_call *call);
+/*
+ * None runs from now on, on no volume; NULL: as before. What is under way is left when its rows in flight are over.
+ * Beside pauses, and unlike them forgotten with this struct. `why` is what the jobs wait for, in two words or three; it
+ * is lent.
+ */
+void array_hold_jobs(struct array *array, const char *why);
 
 /*
  * Keep something for whoever uses a volume (by index in the description): JSON, by name; NULL: forget it. When the call

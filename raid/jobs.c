@@ -76,7 +76,7 @@ static bool job_can_run(const struct array *array, enum job_kind_id kind, unsign
 {
     const struct array_volume *v = &array->volumes[volume];
     return job_wanted(array, kind, volume) && !v->jobs[kind].blocked && !volume_failed(v->volume) &&
-           !array->description.volumes[volume].paused;
+           !array->description.volumes[volume].paused && array->jobs.held == NULL;
 }
 
 static bool pick_volume(const struct array *array, enum job_kind_id kind, unsigned *volume)
@@ -425,6 +425,13 @@ void jobs_members_changed(struct array *array)
     jobs_kick(array);
 }
 
+void array_hold_jobs(struct array *array, const char *why)
+{
+    ASSERT(loop_is_current(array->loop));
+    array->jobs.held = why;
+    jobs_kick(array);
+}
+
 void jobs_stop(struct array *array)
 {
     array->jobs.stopping = true;
@@ -445,6 +452,8 @@ static const char *waits_for(const struct array *array, enum job_kind_id kind, u
     const struct array_volume *v = &array->volumes[volume];
     if (array->description.volumes[volume].paused)
         return "paused";
+    if (array->jobs.held != NULL)
+        return array->jobs.held;
     if (volume_failed(v->volume))
         return "missing disks";
     return v->jobs[kind].blocked ? "a change of disks" : "its turn";

@@ -92,6 +92,7 @@ enum jobs_state { JOBS_IDLE, JOBS_RUNNING, JOBS_DRAINING, JOBS_SAVING };
 struct array_jobs {
     struct sm state; /* enum jobs_state */
     bool stopping;
+    const char *held; /* by the user: why; NULL: they may run */
     /* The job that runs. */
     enum job_kind_id kind;
     unsigned volume;

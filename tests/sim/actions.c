@@ -314,6 +314,7 @@ static struct array_call *pace_call(struct sim *s)
 bool sim_pace_free(struct sim *s)
 {
     bool free = true;
+    array_hold_jobs(s->array, NULL);
     for (unsigned i = 0; i < s->config.volumes; i++) {
         const struct sb_volume *v = &array_description(s->array)->volumes[i];
         if (v->paused)
@@ -343,6 +344,8 @@ static void act_pace(struct sim *s, struct dice *dice)
     rate.min_rate = dice_one_in(dice, 3) ? dice_below(dice, rate.max_rate) : 0;
     if (s->array == NULL || peek_frozen(s->array))
         return;
+    if (rate.priority % 8 == 0) /* as when the mains fail, and are back */
+        array_hold_jobs(s->array, rate.priority % 16 == 0 ? "the mains" : NULL);
     if (dice_one_in(dice, 3))
         array_pause_volume(s->array, volume, dice_one_in(dice, 2), pace_call(s));
     else

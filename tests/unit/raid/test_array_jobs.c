@@ -81,6 +81,69 @@ Test(array_jobs, a_rebuild_that_is_paused_goes_on_where_it_was)
     rig_destroy(rig);
 }
 
+Test(array_jobs, what_is_held_stops_at_once_is_not_written_down_and_goes_on_where_it_was)
+{
+    struct rig *rig = rig_rebuilding(RAID_5, 50000000);
+    struct sb_label label;
+    uint64_t all = left(rig);
+    cr_assert(rig_pause(rig, 0, false));
+    rig_wait(rig, 200000000);
+    array_hold_jobs(rig->array, "the mains");
+    rig_wait(rig, 300000000); /* rows in flight */
+    uint64_t before = left(rig);
+    cr_expect(before > 0 && before < all, "%llu of %llu", (unsigned long long)before, (unsigned long long)all);
+    rig_wait(rig, 5ull * SECOND);
+    cr_expect_eq(left(rig), before);
+    cr_expect_str_eq(rig_info(rig).jobs[0].waits_for, "the mains");
+    cr_expect_not(rig_info(rig).jobs[0].paused);
+    cr_assert_eq(rig_label(rig, 0, &label), SB_VALID);
+    cr_expect_not(label.array.volumes[0].paused);
+    array_hold_jobs(rig->array, NULL);
+    cr_expect_str_eq(rig_info(rig).jobs[0].waits_for, "");
+    cr_expect_leq(left(rig), before);
+    expect_whole(rig, 1);
+    rig_destroy(rig);
+}
+
+Test(array_jobs, what_an_operator_paused_stays_so_when_it_is_held_no_more)
+{
+    struct rig *rig = rig_rebuilding(RAID_5, 100000);
+    uint64_t before = left(rig);
+    array_hold_jobs(rig->array, "the mains");
+    cr_expect_str_eq(rig_info(rig).jobs[0].waits_for, "paused");
+    array_hold_jobs(rig->array, NULL);
+    rig_wait(rig, 20ull * SECOND);
+    cr_expect_eq(left(rig), before);
+    array_hold_jobs(rig->array, "the mains");
+    cr_assert(rig_pause(rig, 0, false), "%s", rig->message);
+    rig_wait(rig, 20ull * SECOND);
+    cr_expect_eq(left(rig), before, "resumed by hand while it was held");
+    cr_expect_str_eq(rig_info(rig).jobs[0].waits_for, "the mains");
+    array_hold_jobs(rig->array, NULL);
+    expect_whole(rig, 1);
+    rig_destroy(rig);
+}
+
+Test(array_jobs, what_is_asked_for_while_all_is_held_waits_and_a_restart_knows_nothing_of_it)
+{
+    struct rig *rig = rig_create(4, DISK);
+    cr_assert(rig_make_one(rig, RAID_5, 0), "%s", rig->message);
+    cr_assert_eq(rig_fill(rig, "v", 1, MIB), BLK_OK);
+    rig_settle(rig);
+    array_hold_jobs(rig->array, "the mains");
+    cr_assert(rig_scrub(rig, "v", SB_SCRUB_CHECK), "%s", rig->message);
+    rig_wait(rig, 20ull * SECOND);
+    cr_assert_eq(rig_info(rig).jobs_count, 1);
+    cr_expect_str_eq(rig_info(rig).jobs[0].waits_for, "the mains");
+    cr_expect_eq(rig_info(rig).jobs[0].done_bytes, 0);
+    cr_assert(rig_close(rig), "%s", rig->message);
+    cr_assert(rig_assemble(rig, 0xf, false), "%s", rig->message);
+    rig_settle(rig);
+    cr_expect_eq(rig_info(rig).jobs_count, 0);
+    cr_expect(rig_holds(rig, "v", 1));
+    rig_destroy(rig);
+}
+
 Test(array_jobs, a_rebuild_goes_on_where_it_was_after_a_stop_and_after_a_kill)
 {
     for (unsigned kill = 0; kill < 2; kill++) {
