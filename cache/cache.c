@@ -57,6 +57,10 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
 {
     struct cache *c = container_of(watcher, struct cache, watcher);
     c->dev.info.read_only = below->info.read_only;
+    if (event == BLK_EVENT_CACHE) {
+        mode_tell(c);
+        return;
+    }
     if (event == BLK_EVENT_RESIZED)
         resized(c, below->info.size);
     if (event == BLK_EVENT_FAILED) { /* nothing more is kept on its behalf, before a destage finds out */

@@ -150,6 +150,8 @@ void cache_close_if_idle(struct cache *c);
 bool mode_absorbs(const struct cache *c);
 bool mode_flushes_at_once(const struct cache *c);
 void mode_init(struct cache *c);
+/* Say what volatile_cache is now, if it is another than was said. */
+void mode_tell(struct cache *c);
 /* Of the room for dirty data. */
 unsigned cache_fill_permille(const struct cache *c);
 

@@ -11,7 +11,7 @@
  *     succeeds.
  * M2  Writes that were kept in SAFE but not answered yet (they waited for room) are, in STRICT, answered when that is
  *     done.
- * M3  volatile_cache changes in the same call; the owner hears of it in the same turn.
+ * M3  volatile_cache changes in the same call; watchers of the device, and the owner, hear of it in the same turn.
  */
 #include "cache/cache_impl.h"
 
@@ -56,6 +56,14 @@ static bool is_volatile(const struct cache *c)
     return c->mode == CACHE_NONE || (c->mode == CACHE_THROUGH && c->below->info.volatile_cache);
 }
 
+void mode_tell(struct cache *c)
+{
+    bool was = c->dev.info.volatile_cache;
+    c->dev.info.volatile_cache = is_volatile(c);
+    if (c->dev.info.volatile_cache != was)
+        blk_notify(&c->dev, BLK_EVENT_CACHE);
+}
+
 void mode_init(struct cache *c)
 {
     c->mode = mode_of(c);
@@ -72,7 +80,7 @@ void cache_set_power(struct cache *c, bool healthy)
     c->mode = mode_of(c);
     if (c->mode == was)
         return;
-    c->dev.info.volatile_cache = is_volatile(c);
+    mode_tell(c);
     if (was == CACHE_SAFE) {
         absorb_hold(c, c->mode == CACHE_STRICT && !STAILQ_EMPTY(&c->delayed));
         drain_start(c); /* M1 */

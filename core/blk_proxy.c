@@ -18,8 +18,11 @@
  * replace a read one, as any device may. A longer request is served piece by piece. A slot that finds no page waits in
  * the pool's line.
  *
- * The two halves of `struct proxy` are each touched by one loop; a slot by the one that has it. The last thing the
- * target's side does with the proxy is the call that brings the last slot back; so an idle proxy can be freed.
+ * News of the target travel in one letter, that goes to and fro: what happens while it is away waits, and is told as it
+ * is then.
+ *
+ * The two halves of `struct proxy` are each touched by one loop; a slot, and the letter, by the one that has it. The
+ * last thing the target's side does with the proxy is the call that says it has left; then it is freed.
  */
 #include "core/blk_proxy.h"
 
@@ -47,6 +50,14 @@ struct slot {
 };
 STAILQ_HEAD(slot_list, slot);
 
+enum { NO_EVENT = -1 };
+
+struct letter {
+    struct task travel;
+    struct blk_info info;
+    int health; /* BLK_EVENT_DEGRADED, _RESTORED, _FAILED, or NO_EVENT */
+};
+
 struct proxy {
     struct blkdev dev;
     struct blkdev *target;
@@ -55,10 +66,16 @@ struct proxy {
     struct slot_list idle, outbox;
     struct blk_req_list waiting; /* for a slot */
     struct task post;
+    struct task *closed;
+    struct letter letter;
+    struct task arrive, leave; /* to the target's side: begin, and end, to listen */
     char gap[64]; /* the halves do not share a cache line */
     /* The target's half. */
     struct slot_list returns;
     struct task give_back;
+    struct blk_watcher watcher;
+    bool news, away, leaving; /* something is to be told; the letter is on its way; nobody listens any more */
+    int health;
     struct slot slots[];
 };
 
@@ -173,7 +190,81 @@ static void unpack_requests(struct task *task)
     }
 }
 
+static void news_came(struct task *task);
+static void has_left(struct task *task);
+
+static void send_news(struct proxy *p)
+{
+    if (p->away)
+        return;
+    p->away = true;
+    p->news = false;
+    p->letter = (struct letter){.travel = {.run = news_came}, .info = p->target->info, .health = p->health};
+    p->health = NO_EVENT;
+    loop_call(p->dev.loop, &p->letter.travel);
+}
+
+static void send_farewell(struct proxy *p)
+{
+    p->leave.run = has_left;
+    loop_call(p->dev.loop, &p->leave);
+}
+
+static void target_tells(struct blk_watcher *watcher, struct blkdev *target, enum blk_event event)
+{
+    struct proxy *p = container_of(watcher, struct proxy, watcher);
+    ASSERT(target == p->target);
+    if (event >= BLK_EVENT_DEGRADED)
+        p->health = (int)event;
+    p->news = true;
+    send_news(p);
+}
+
+static void letter_came_back(struct task *task)
+{
+    struct proxy *p = container_of(task, struct proxy, letter.travel);
+    p->away = false;
+    if (p->leaving)
+        send_farewell(p);
+    else if (p->news)
+        send_news(p);
+}
+
+static void run_arrive(struct task *task)
+{
+    struct proxy *p = container_of(task, struct proxy, arrive);
+    blk_watch(p->target, &p->watcher);
+    send_news(p); /* of what happened since it was created */
+}
+
+static void run_leave(struct task *task)
+{
+    struct proxy *p = container_of(task, struct proxy, leave);
+    blk_unwatch(p->target, &p->watcher);
+    p->leaving = true;
+    if (!p->away)
+        send_farewell(p);
+}
+
 /* --- the user's side --- */
+
+static void news_came(struct task *task)
+{
+    struct proxy *p = container_of(task, struct proxy, letter.travel);
+    struct blk_info *info = &p->dev.info, was = *info;
+    int health = p->letter.health;
+    info->size = p->letter.info.size;
+    info->read_only = p->letter.info.read_only;
+    info->volatile_cache = p->letter.info.volatile_cache;
+    p->letter.travel.run = letter_came_back;
+    loop_call(p->target->loop, &p->letter.travel);
+    if (info->size != was.size)
+        blk_notify(&p->dev, BLK_EVENT_RESIZED);
+    if (info->volatile_cache != was.volatile_cache)
+        blk_notify(&p->dev, BLK_EVENT_CACHE);
+    if (health != NO_EVENT)
+        blk_notify(&p->dev, (enum blk_event)health);
+}
 
 static void start(struct proxy *p, struct slot *slot, struct blk_req *req)
 {
@@ -235,8 +326,18 @@ static void proxy_submit(struct blkdev *dev, struct blk_req *req)
 
 static void proxy_close(struct blkdev *dev, struct task *closed)
 {
-    struct loop *loop = dev->loop;
-    free(container_of(dev, struct proxy, dev));
+    struct proxy *p = container_of(dev, struct proxy, dev);
+    p->closed = closed;
+    p->leave.run = run_leave;
+    loop_call(p->target->loop, &p->leave);
+}
+
+static void has_left(struct task *task)
+{
+    struct proxy *p = container_of(task, struct proxy, leave);
+    struct loop *loop = p->dev.loop;
+    struct task *closed = p->closed;
+    free(p);
     loop_defer(loop, closed);
 }
 
@@ -254,6 +355,9 @@ struct blkdev *blk_proxy_create(struct loop *loop, struct blkdev *target, uint32
     p->piece_pages = MIN((uint32_t)PIECE_PAGES, page_pool_size(target->loop->pages));
     p->post.run = post;
     p->give_back.run = give_back;
+    p->arrive.run = run_arrive;
+    p->watcher.event = target_tells;
+    p->health = NO_EVENT;
     STAILQ_INIT(&p->idle);
     STAILQ_INIT(&p->outbox);
     STAILQ_INIT(&p->waiting);
@@ -264,5 +368,6 @@ struct blkdev *blk_proxy_create(struct loop *loop, struct blkdev *target, uint32
         slot->pages_came.run = pages_came;
         STAILQ_INSERT_TAIL(&p->idle, slot, link);
     }
+    loop_call(target->loop, &p->arrive);
     return &p->dev;
 }

@@ -80,7 +80,8 @@ struct blk_req {
 };
 STAILQ_HEAD(blk_req_list, blk_req);
 
-/* What a device tells about itself. Constant while it is open, but for size and read_only (watchers hear of it). */
+/* What a device tells about itself. Constant while it is open, but for size, read_only and volatile_cache (watchers
+ * hear of it). */
 struct blk_info {
     uint64_t size;           /* bytes, a multiple of logical_block */
     uint32_t logical_block;  /* smallest unit of I/O: a power of two, 512 to 4096 */
@@ -96,7 +97,13 @@ struct blk_info {
     bool read_only;
 };
 
-enum blk_event { BLK_EVENT_RESIZED, BLK_EVENT_DEGRADED, BLK_EVENT_RESTORED, BLK_EVENT_FAILED };
+enum blk_event {
+    BLK_EVENT_RESIZED,
+    BLK_EVENT_CACHE, /* volatile_cache is another */
+    BLK_EVENT_DEGRADED,
+    BLK_EVENT_RESTORED,
+    BLK_EVENT_FAILED,
+};
 
 struct blk_watcher {
     TAILQ_ENTRY(blk_watcher) link;

@@ -65,6 +65,7 @@ static void run_create(struct sync_call *call)
                                         .readahead = config_cache_readahead(config),
                                         .write_back = strcmp(config->write.text, "back") == 0,
                                         .protection = config_cache_protection(config),
+                                        .flush_when_bad = strcmp(config->when_bad.text, "flush") == 0,
                                         .owner = &entry->owner};
         entry->cache = cache_create(below, &options);
         c->failed = entry->cache == NULL;

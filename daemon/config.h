@@ -45,7 +45,7 @@ struct config_list {
 struct config_cache {
     unsigned line;
     uint64_t size; /* bytes; 0: no cache */
-    struct config_text write, protection, read_ahead;
+    struct config_text write, protection, when_bad, read_ahead;
 };
 
 struct config_volume {

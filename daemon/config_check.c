@@ -134,9 +134,11 @@ enum readahead_mode config_cache_readahead(const struct config_cache *cache)
 static void check_cache(struct checker *c, const struct config_volume *volume)
 {
     static const char *const writes[] = {"through", "back", NULL};
+    static const char *const whens[] = {"strict", "flush", NULL};
     const struct config_cache *cache = &volume->cache;
     check_one_of(c, &cache->write, "write", writes);
     check_one_of(c, &cache->protection, "protection", protections);
+    check_one_of(c, &cache->when_bad, "when_bad", whens);
     check_one_of(c, &cache->read_ahead, "read_ahead", readaheads);
     if (cache->size != 0 && cache->size < CACHE_BYTES_MIN)
         report(c, cache->line, "size", "the cache of volume \"%s\" must have 64 KiB at least", volume->name.text);
@@ -144,6 +146,8 @@ static void check_cache(struct checker *c, const struct config_volume *volume)
         report(c, cache->line, "size", "the cache of volume \"%s\" has no size", volume->name.text);
     if (strcmp(cache->write.text, "through") == 0 && strcmp(cache->protection.text, "none") != 0)
         report(c, cache->line, "protection", "of volume \"%s\": protection is for write = \"back\"", volume->name.text);
+    if (strcmp(cache->when_bad.text, "strict") != 0 && strcmp(cache->protection.text, "battery") != 0)
+        report(c, cache->line, "when_bad", "of volume \"%s\": it is for protection = \"battery\"", volume->name.text);
     if (strcmp(cache->protection.text, "battery") == 0 && c->config->power.source.text[0] == '\0')
         report(c, cache->line, "protection",
                "of volume \"%s\": there is no power source to say whether there is a "

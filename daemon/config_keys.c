@@ -32,6 +32,9 @@ static const struct config_key cache_keys[] = {
     KEY(config_cache, protection, KEY_TEXT, "none",
         "With back: none: a flush waits until the array has it all; battery: it need not while the power source is "
         "healthy; forced: it never waits, battery or not (a power failure loses what was answered)."),
+    KEY(config_cache, when_bad, KEY_TEXT, "strict",
+        "With battery, while it is not healthy: strict: each write waits until the array has it, durable, and "
+        "initiators need not flush; flush: as with protection none, and initiators are told to flush."),
     KEY(config_cache, read_ahead, KEY_TEXT, "adaptive",
         "adaptive: what reads in sequence will ask for next, more as it proves right; always; or none."),
 };

@@ -2,7 +2,7 @@
  * Targets, logical units, nexuses, unit attentions and resets: see lu.h.
  *
  * Memory is taken in the create functions only. Events of the device below arrive through a blk_watcher and become unit
- * attentions (a resize) or readiness (failed, restored).
+ * attentions (a resize, another WCE) or readiness (failed, restored).
  */
 #include "target/scsi/lu.h"
 
@@ -83,6 +83,8 @@ static void device_event(struct blk_watcher *watcher, struct blkdev *dev, enum b
     ASSERT(lu->dev == dev);
     if (event == BLK_EVENT_RESIZED)
         scsi_attention_raise(lu, ATTENTION_CAPACITY_CHANGED, NULL);
+    else if (event == BLK_EVENT_CACHE) /* WCE */
+        scsi_attention_raise(lu, ATTENTION_MODE_CHANGED, NULL);
     else
         lu->failed = event == BLK_EVENT_FAILED; /* degraded, too, is ready */
 }

@@ -27,7 +27,7 @@ enum scsi_attention {
     ATTENTION_TARGET_RESET,     /* 29/02 */
     ATTENTION_LU_RESET,         /* 29/03 */
     ATTENTION_MEDIUM_CHANGED,   /* 28/00: loaded by another nexus */
-    ATTENTION_MODE_CHANGED,     /* 2A/01: by another nexus */
+    ATTENTION_MODE_CHANGED,     /* 2A/01: by another nexus, or by the device below (WCE) */
     ATTENTION_CLEARED_KEYS,     /* 2A/03: reservations preempted: all registrations were cleared */
     ATTENTION_RELEASED,         /* 2A/04: reservations released */
     ATTENTION_PREEMPTED,        /* 2A/05: registrations preempted */

@@ -13,6 +13,8 @@ put() { qemu-io -f raw -t "$3" -c "write -P $1 $2 1M" "$NBD" >/dev/null || fail 
 has() { qemu-io -f raw -c "read -P $1 $2 1M" "$NBD" >/dev/null || fail "other bytes than $1 at $2: $3"; }
 source_says() { printf '#!/bin/sh\nexit %s\n' "$1" >"$DIR/ask.new" && chmod +x "$DIR/ask.new" && mv "$DIR/ask.new" "$DIR/ask"; }
 
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
 make_disks 4 64M
 EXTRA_TOP="power = { source = \"command:$DIR/ask\"; poll = \"0.1 s\"; settle = \"0 s\"; charge_min = 0; charge_ok = 0; runtime_min = \"0 s\"; };"
 source_says 0
@@ -56,6 +58,19 @@ stop_daemon
 launch_daemon
 has 0x23 1M "after a stop"
 stop_daemon
+
+# Whoever is connected when the battery goes bad is told; what they flush then is below.
+with_cache 'size = "16 MiB"; write = "back"; protection = "battery"; when_bad = "flush";'
+launch_daemon
+expect mode safe "a healthy power source"
+"$python" "$(dirname "$0")/cache_told.py" "$ISCSI_ADDRESS" "$TARGET" "$NBD_UNIX" "$DIR/ask" || fail "what initiators are told"
+is cache_dirty_bytes 0 || fail "dirty after a flush on battery"
+kill_daemon
+launch_daemon
+qemu-io -f raw -c "read -P 0x66 8M 64k" -c "read -P 0x67 9M 4k" -c "read -P 0x68 10M 64k" "$NBD" >"$DIR/out"
+grep -q 'verification failed' "$DIR/out" && fail "flushed on battery, then kill -9: $(cat "$DIR/out")"
+stop_daemon
+source_says 0
 
 # Battery: initiators need not flush while the source is healthy; when it is not, all that is dirty leaves.
 with_cache 'size = "16 MiB"; write = "back"; protection = "battery";'

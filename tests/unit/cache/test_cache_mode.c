@@ -69,6 +69,51 @@ Test(cache_mode, each_protection_has_its_mode)
     }
 }
 
+struct listener {
+    struct blk_watcher watcher;
+    unsigned heard;
+    bool volatile_then;
+};
+
+static void hear(struct blk_watcher *watcher, struct blkdev *dev, enum blk_event event)
+{
+    struct listener *l = container_of(watcher, struct listener, watcher);
+    l->heard += event == BLK_EVENT_CACHE;
+    l->volatile_then = dev->info.volatile_cache;
+}
+
+Test(cache_mode, watchers_hear_when_volatile_cache_changes_and_only_then)
+{
+    struct cache_options o = battery;
+    o.flush_when_bad = true;
+    struct scene *s = scene_create(&o), *strict = scene_create(&battery), *through;
+    struct listener l = {.watcher = {.event = hear}}, l_strict = l, l_through = l;
+    blk_watch(cache_dev(s->cache), &l.watcher);
+    blk_watch(cache_dev(strict->cache), &l_strict.watcher);
+    cache_set_power(s->cache, true);
+    cr_expect(l.heard == 1 && !l.volatile_then);
+    cache_set_power(s->cache, true);
+    cr_expect_eq(l.heard, 1);
+    cache_set_power(s->cache, false);
+    cr_expect(l.heard == 2 && l.volatile_then);
+    cache_set_power(strict->cache, true);
+    cache_set_power(strict->cache, false);
+    cr_expect_eq(l_strict.heard, 0, "safe and strict say the same");
+    blk_unwatch(cache_dev(s->cache), &l.watcher);
+    blk_unwatch(cache_dev(strict->cache), &l_strict.watcher);
+    scene_destroy(s);
+    scene_destroy(strict);
+
+    o.write_back = false;
+    through = scene_create(&o);
+    blk_watch(cache_dev(through->cache), &l_through.watcher);
+    through->disk->dev.info.volatile_cache = false;
+    blk_notify(&through->disk->dev, BLK_EVENT_CACHE);
+    cr_expect(l_through.heard == 1 && !l_through.volatile_then, "what goes through is as the volume");
+    blk_unwatch(cache_dev(through->cache), &l_through.watcher);
+    scene_destroy(through);
+}
+
 Test(cache_mode, on_a_healthy_battery_flush_and_fua_are_answered_from_memory)
 {
     struct scene *s = scene_create(&battery);

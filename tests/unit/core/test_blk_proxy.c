@@ -27,6 +27,15 @@ static void counting_call(struct loop *loop, struct task *task)
     plain_ops->call(loop, task);
 }
 
+/* Until neither loop has anything to do. */
+static void poll_both(struct world *w)
+{
+    for (unsigned i = 0; i < 1000; i++) {
+        testloop_run(w->user);
+        testloop_run(w->home);
+    }
+}
+
 static void world_init(struct world *w, uint32_t home_pages, uint32_t max_in_flight)
 {
     *w = (struct world){.user = testloop_create(9000, 1), .home = testloop_create(home_pages, 2)};
@@ -38,23 +47,30 @@ static void world_init(struct world *w, uint32_t home_pages, uint32_t max_in_fli
     w->disk = memdisk_create(&w->home->loop, "below", 8 * MIB, 512);
     w->proxy = blk_proxy_create(&w->user->loop, &w->disk->dev, max_in_flight);
     cr_assert_not_null(w->proxy);
+    poll_both(w); /* it listens to the target from now on */
+    w->letters_out = w->letters_back = 0;
+}
+
+static void note_closed(struct task *task)
+{
+    task->run = NULL;
+}
+
+/* Both loops take part in its end. */
+static void close_proxy(struct world *w, struct blkdev *proxy)
+{
+    struct task closed = {.run = note_closed};
+    blk_close(proxy, &closed);
+    poll_both(w);
+    cr_assert(closed.run == NULL);
 }
 
 static void world_fini(struct world *w)
 {
-    test_close(w->user, w->proxy);
+    close_proxy(w, w->proxy);
     test_close(w->home, &w->disk->dev);
     testloop_destroy(w->user);
     testloop_destroy(w->home);
-}
-
-/* Until neither loop has anything to do. */
-static void poll_both(struct world *w)
-{
-    for (unsigned i = 0; i < 1000; i++) {
-        testloop_run(w->user);
-        testloop_run(w->home);
-    }
 }
 
 struct call {
@@ -262,7 +278,7 @@ Test(blk_proxy, the_target_may_keep_and_replace_pages_and_errors_keep_their_plac
     call_fini(c);
 
     page_put(odd.mine);
-    test_close(w.user, w.proxy);
+    close_proxy(&w, w.proxy);
     test_close(w.home, &odd.dev);
     w.proxy = below;
     world_fini(&w);
@@ -290,5 +306,74 @@ Test(blk_proxy, what_was_never_written_is_asked_of_the_target)
         cr_expect_eq(c->req.written, cases[i].written, "case %u", i);
         call_fini(c);
     }
+    world_fini(&w);
+}
+
+struct listener {
+    struct blk_watcher watcher;
+    unsigned heard[BLK_EVENT_FAILED + 1];
+    enum blk_event last;
+};
+
+static void hear(struct blk_watcher *watcher, struct blkdev *dev, enum blk_event event)
+{
+    struct listener *l = container_of(watcher, struct listener, watcher);
+    cr_expect_eq(dev, the_world->proxy);
+    l->heard[event]++;
+    l->last = event;
+}
+
+Test(blk_proxy, news_of_the_target_come_a_hop_later_each_once_and_as_it_is_then)
+{
+    struct world w;
+    struct listener l = {.watcher = {.event = hear}};
+    world_init(&w, 600, 4);
+    blk_watch(w.proxy, &l.watcher);
+    cr_expect(w.proxy->info.volatile_cache);
+    w.disk->dev.info.volatile_cache = false;
+    blk_notify(&w.disk->dev, BLK_EVENT_CACHE);
+    cr_expect_eq(l.heard[BLK_EVENT_CACHE], 0, "not on the target's thread");
+    poll_both(&w);
+    cr_expect_eq(l.heard[BLK_EVENT_CACHE], 1);
+    cr_expect_not(w.proxy->info.volatile_cache);
+
+    /* While the letter is away: the last of the three, and nothing that was taken back. */
+    blk_notify(&w.disk->dev, BLK_EVENT_DEGRADED);
+    w.disk->dev.info.volatile_cache = true;
+    blk_notify(&w.disk->dev, BLK_EVENT_CACHE);
+    w.disk->dev.info.volatile_cache = false;
+    blk_notify(&w.disk->dev, BLK_EVENT_CACHE);
+    blk_notify(&w.disk->dev, BLK_EVENT_FAILED);
+    w.disk->dev.info.read_only = true;
+    w.disk->dev.info.size = 4 * MIB;
+    blk_notify(&w.disk->dev, BLK_EVENT_RESIZED);
+    cr_expect_eq(w.letters_back, 2, "one more letter, not five");
+    poll_both(&w);
+    cr_expect_eq(l.heard[BLK_EVENT_DEGRADED], 1);
+    cr_expect_eq(l.heard[BLK_EVENT_FAILED], 1);
+    cr_expect_eq(l.last, BLK_EVENT_FAILED);
+    cr_expect_eq(l.heard[BLK_EVENT_RESIZED], 1);
+    cr_expect_eq(l.heard[BLK_EVENT_CACHE], 1);
+    cr_expect(w.proxy->info.read_only && w.proxy->info.size == 4 * MIB);
+    blk_unwatch(w.proxy, &l.watcher);
+    blk_notify(&w.disk->dev, BLK_EVENT_RESTORED); /* its letter is away when the proxy is closed */
+    world_fini(&w);
+    cr_expect_eq(l.heard[BLK_EVENT_RESTORED], 0);
+}
+
+Test(blk_proxy, what_changed_before_it_listens_is_told_too)
+{
+    struct world w;
+    world_init(&w, 600, 4);
+    struct blkdev *first = w.proxy;
+    w.proxy = blk_proxy_create(&w.user->loop, &w.disk->dev, 2);
+    w.disk->dev.info.volatile_cache = false;
+    struct listener l = {.watcher = {.event = hear}};
+    blk_watch(w.proxy, &l.watcher);
+    poll_both(&w);
+    cr_expect_eq(l.heard[BLK_EVENT_CACHE], 1);
+    cr_expect_not(w.proxy->info.volatile_cache);
+    blk_unwatch(w.proxy, &l.watcher);
+    close_proxy(&w, first);
     world_fini(&w);
 }

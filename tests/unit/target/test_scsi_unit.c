@@ -75,6 +75,24 @@ Test(scsi_unit, attentions_come_in_order_each_once_and_a_reset_wipes_older_ones)
     rig_destroy(rig);
 }
 
+Test(scsi_unit, another_kind_of_cache_is_told_to_all)
+{
+    struct rig *rig = rig_create(NULL);
+    rig->disk->dev.info.volatile_cache = false;
+    blk_notify(&rig->disk->dev, BLK_EVENT_CACHE);
+    cr_expect_str_eq(ready(rig, rig->a), "6/2A/01");
+    cr_expect_str_eq(ready(rig, rig->a), "good");
+    cr_expect_eq(rig_do(rig, rig->a, CDB(0x1a, 0x08, 0x08, 0, 255), NULL, 0)->data[6] & 0x04, 0, "WCE");
+    cr_expect_str_eq(ready(rig, rig->b), "6/2A/01");
+    rig->disk->dev.info.volatile_cache = true;
+    blk_notify(&rig->disk->dev, BLK_EVENT_FAILED);
+    blk_notify(&rig->disk->dev, BLK_EVENT_CACHE);
+    cr_expect_str_eq(ready(rig, rig->a), "6/2A/01");
+    cr_expect_eq(rig_do(rig, rig->a, CDB(0x1a, 0x08, 0x08, 0, 255), NULL, 0)->data[6] & 0x04, 0x04, "WCE");
+    cr_expect_str_eq(ready(rig, rig->a), "2/04/03", "that says nothing of whether it is ready");
+    rig_destroy(rig);
+}
+
 Test(scsi_unit, a_lun_added_later_is_told_on_the_others_until_report_luns)
 {
     struct rig *rig = rig_create(NULL);
