@@ -76,6 +76,7 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
 
 static void cache_free(struct cache *c)
 {
+    claim_fini(c);
     destage_fini(c);
     lines_fini(&c->lines);
     blocks_fini(&c->blocks);
@@ -86,6 +87,9 @@ static void close_look(struct task *task)
 {
     struct cache *c = container_of(task, struct cache, close_task);
     if (!c->emptied || c->draining || c->flushing || c->destaging > 0 || !LIST_EMPTY(&c->fetches))
+        return;
+    claim_look(c);
+    if (claim_waits(c))
         return;
     struct loop *loop = c->dev.loop;
     struct task *closed = c->closed;
@@ -106,6 +110,7 @@ static void cache_close(struct blkdev *dev, struct task *closed)
 {
     struct cache *c = cache_of(dev);
     c->closed = closed;
+    timer_stop(c->dev.loop, &c->claim_again); /* now or never */
     drain_start(c);
 }
 
@@ -168,25 +173,21 @@ struct cache *cache_create(struct blkdev *below, const struct cache_options *opt
     change_init(c);
     absorb_init(c);
     flush_init(c);
+    claim_init(c);
     mode_init(c);
     c->close_task.run = close_look;
     c->watcher.event = below_tells;
     blk_watch(below, &c->watcher);
+    if (c->o.claimed && !mode_wants_claim(c))
+        drain_start(c);
+    else
+        claim_look(c);
     return c;
 }
 
 struct blkdev *cache_dev(struct cache *c)
 {
     return &c->dev;
-}
-
-static const char *reason_of(const struct cache *c)
-{
-    if (c->paused)
-        return "what is dirty cannot be destaged";
-    if (c->o.write_back && c->o.protection == CACHE_PROTECT_BATTERY && !c->power)
-        return "the battery is not known to be healthy";
-    return NULL;
 }
 
 void cache_status(const struct cache *c, struct cache_status *out)
@@ -200,8 +201,9 @@ void cache_status(const struct cache *c, struct cache_status *out)
     out->ahead_wasted_bytes = c->blocks.guesses_wasted * PAGE_BYTES;
     out->policy = c->blocks.policy->ops->name;
     out->mode = c->mode;
-    out->reason = reason_of(c);
+    out->reason = mode_reason(c);
     out->volatile_cache = c->dev.info.volatile_cache;
+    out->claimed = (c->o.arena != NULL || c->o.log != NULL) && claim_is_held(c);
     out->dirty_bytes = (uint64_t)c->dirty_blocks * PAGE_BYTES;
     out->dirty_limit = (uint64_t)c->dirty_limit * PAGE_BYTES;
     out->aside_lines = c->lines.aside;

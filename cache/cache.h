@@ -12,6 +12,7 @@
  *                     |    ---> flush.c     what a flush waits for; emptying the cache
  *                     |         destage.c   what leaves, when, and in which order
  *                     |         mode.c      which of it goes, by protection and power
+ *                     |         claim.c     whether the volume may be served without what is here
  *                     v
  *                  block.c      4 KiB blocks, and what is known of each sector; policy_*.c: who leaves
  *                  readahead.c  what is likely to be read next
@@ -26,12 +27,17 @@
  *      mode     in force when                       a write is answered     a flush, FUA
  *      through  write-back is off                   by the volume           by the volume
  *      none     protection none                     in memory               when what it covers is below and flushed
- *      safe     forced; battery, and it is healthy  in memory               at once
- *      strict   battery, and it is not healthy      by the volume, durable  when what was dirty is below and flushed
+ *      safe     forced; pmem; healthy battery       in memory               at once
+ *      strict   pmem, battery: safe cannot be       by the volume, durable  when what was dirty is below and flushed
+ *      logged   journal                             in memory               when what it covers is in the log
  *
  * strict is for initiators that were told that there is no volatile cache and do not ask again: every write is durable
- * when it is answered, so they were told the truth. Where options say so (flush_when_bad), none stands in its place:
- * faster, but volatile_cache changes, and initiators must hear of it.
+ * when it is answered, so they were told the truth. Where options say so (flush_when_bad), none stands in its place
+ * while a battery is not healthy: faster, but volatile_cache changes, and initiators must hear of it.
+ *
+ * With an arena (cache/arena.h) or a log (cache/log.h), safe and logged are in force only while the volume's newest bytes
+ * are claimed for it: see struct cache_owner. Until then strict and none stand in their places. With neither there is
+ * no claim: a cache in plain memory is lost with the process, whatever its protection.
  *
  * Whatever the mode: while destaging fails, writes go through; what is dirty stays dirty, and is tried again.
  */
@@ -44,13 +50,27 @@
 
 struct cache;
 struct cache_owner;
+struct arena;
+struct cache_log;
 
-enum cache_protection { CACHE_PROTECT_NONE, CACHE_PROTECT_BATTERY, CACHE_PROTECT_FORCED };
-enum cache_mode { CACHE_THROUGH, CACHE_NONE, CACHE_SAFE, CACHE_STRICT };
+enum cache_protection {
+    CACHE_PROTECT_NONE,
+    CACHE_PROTECT_BATTERY,
+    CACHE_PROTECT_FORCED,
+    CACHE_PROTECT_JOURNAL, /* by a log */
+    CACHE_PROTECT_PMEM,    /* by an arena that outlives a power failure */
+};
+enum cache_mode { CACHE_THROUGH, CACHE_NONE, CACHE_SAFE, CACHE_STRICT, CACHE_LOGGED };
 
 struct cache_owner {
     /* cache_status() has something else to say of mode, volatile_cache, trouble or empty. */
     void (*changed)(struct cache_owner *, struct cache *);
+    /*
+     * From now on, or until then, the volume must not be served without this cache's arena or log: note so beside the
+     * volume, durably, and answer with cache_claimed(), now or later. NULL: there is no such place; the claim counts as
+     * held.
+     */
+    void (*claim)(struct cache_owner *, struct cache *, bool held);
 };
 
 struct cache_options {
@@ -66,6 +86,10 @@ struct cache_options {
     unsigned age_ms,
         idle_ms; /* what is dirty for so long leaves; all leaves when nobody asks for so long. 0: 5000, 100 */
     struct cache_owner *owner; /* NULL: nobody */
+    /* Lent; each outlives the cache. NULL: none. */
+    struct arena *arena;   /* its size is the cache's; what is dirty in it is dirty in the cache */
+    struct cache_log *log; /* for the protection journal */
+    bool claimed;          /* the claim stands from the last time; for an arena that is not clean it does */
 };
 #define CACHE_BYTES_MIN (64 * KIB)
 
@@ -83,6 +107,7 @@ struct cache_status {
     enum cache_mode mode;    /* in force; see cache_mode_name() */
     const char *reason;      /* why it is not what was asked for; NULL: it is */
     bool volatile_cache;     /* what initiators are told */
+    bool claimed;            /* the volume must not be served without this cache's arena or log */
     enum blk_status trouble; /* the last destage failed so, and no other succeeded since the next try; or BLK_OK */
     uint64_t dirty_bytes, dirty_limit;
     uint64_t aside_lines;                               /* with dirty data whose destage failed */
@@ -101,6 +126,11 @@ const char *cache_mode_name(enum cache_mode mode);
 
 /* Is the power that protects what is here healthy? A cache begins with no. With no everything dirty leaves. */
 void cache_set_power(struct cache *cache, bool healthy);
+/*
+ * The owner's answer to claim(owner, cache, held). Not ok: all is as it was before the question, which is asked again in a
+ * while, and, when a cache that closes gives back its claim, is not.
+ */
+void cache_claimed(struct cache *cache, bool held, bool ok);
 /* No more dirty data than this, e.g. what a battery lasts for; at most, and at first, 3/4 of the cache. */
 void cache_set_dirty_limit(struct cache *cache, uint64_t bytes);
 /* Destage all that is dirty now, and flush, whatever the mode. The request is the caller's; `done` is set. */

@@ -58,6 +58,8 @@ struct destage {
 };
 LIST_HEAD(destage_list, destage);
 
+enum claim { CLAIM_FREE, CLAIM_ASKED, CLAIM_HELD, CLAIM_RETURNING };
+
 struct cache {
     struct blkdev dev;
     struct blkdev *below;
@@ -72,6 +74,12 @@ struct cache {
     enum cache_mode mode;
     bool power;
     uint32_t dirty_blocks, dirty_limit; /* dirty or leaving */
+
+    /* claim.c */
+    enum claim claim;
+    bool claim_refused; /* when it was last asked for */
+    struct task claim_task;
+    struct timer claim_again;
 
     /* read.c */
     struct fetch_list fetches, fetches_free;
@@ -149,11 +157,24 @@ void cache_close_if_idle(struct cache *c);
 /* mode.c */
 bool mode_absorbs(const struct cache *c);
 bool mode_flushes_at_once(const struct cache *c);
+bool mode_wants_claim(const struct cache *c);
 void mode_init(struct cache *c);
 /* Say what volatile_cache is now, if it is another than was said. */
 void mode_tell(struct cache *c);
+/* Something changed that decides which mode is in force: power, the claim, the log. */
+void mode_look(struct cache *c);
+const char *mode_reason(const struct cache *c); /* why it is not what was asked for; NULL: it is */
 /* Of the room for dirty data. */
 unsigned cache_fill_permille(const struct cache *c);
+
+/* claim.c */
+void claim_init(struct cache *c);
+void claim_fini(struct cache *c);
+bool claim_is_held(const struct cache *c);
+/* Is the owner being asked? */
+bool claim_waits(const struct cache *c);
+/* Ask for it, or give it back, if that is due: the mode changed, or less depends on it. */
+void claim_look(struct cache *c);
 
 /* dirt.c: what is dirty, counted by block and by line. The block is not settled. */
 void dirt_set(struct cache *c, struct line *line, struct block *b, uint8_t dirty, uint8_t leaving); /* nor the line */

@@ -53,6 +53,12 @@ static void drain_failed(struct cache *c, enum blk_status status)
               (unsigned long)c->dirty_blocks * (PAGE_BYTES / 1024), blk_status_name(status));
 }
 
+static void drain_succeeded(struct cache *c)
+{
+    absorb_hold(c, false);
+    claim_look(c);
+}
+
 static void drain_over(struct cache *c, enum blk_status status)
 {
     c->draining = false;
@@ -63,7 +69,7 @@ static void drain_over(struct cache *c, enum blk_status status)
     else if (c->closed != NULL)
         c->emptied = true;
     else
-        absorb_hold(c, false);
+        drain_succeeded(c);
     cache_close_if_idle(c);
 }
 

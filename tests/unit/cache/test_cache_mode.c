@@ -51,6 +51,8 @@ Test(cache_mode, each_protection_has_its_mode)
         {true, true, false, CACHE_PROTECT_BATTERY, CACHE_SAFE, false, false},
         {true, false, false, CACHE_PROTECT_BATTERY, CACHE_STRICT, false, true},
         {true, false, true, CACHE_PROTECT_BATTERY, CACHE_NONE, true, true},
+        {true, true, false, CACHE_PROTECT_PMEM, CACHE_STRICT, false, true}, /* there is no arena */
+        {true, true, false, CACHE_PROTECT_JOURNAL, CACHE_NONE, true, true}, /* nor a log */
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
         struct cache_options o = {.name = "mode",

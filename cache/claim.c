@@ -1,0 +1,95 @@
+/*
+ * The claim: that the newest bytes of the volume may lie in an arena or a log. Its owner keeps it in a place where
+ * everybody looks who is about to serve the volume (struct cache_owner), so that nobody does so without these bytes.
+ *
+ *                  wanted                    answered: it stands
+ *      FREE ------------------> ASKED -------------------------> HELD
+ *       ^ ^                       |                               | ^
+ *       | +--- not: in a while ---+                               | |
+ *       |                                                         | +--- it still stands: in a while
+ *       +-------- answered: it is gone ------- RETURNING <--------+
+ *                                                 not wanted any more, and nothing depends on it
+ *
+ * K1  Modes that make promises on the strength of an arena or a log are in force in HELD only (mode.c).
+ * K2  It is given back when what was promised is below and flushed: the arena has nothing published, the log no group.
+ * K3  Nobody is called from within a call: the owner is asked from the loop's ready list, and may answer at once.
+ * K4  A cache that is closed gives it back before it tells, if it can: it asks once.
+ */
+#include "cache/arena.h"
+#include "cache/cache_impl.h"
+
+#define AGAIN_NS 5000000000ull
+
+static bool has_owner(const struct cache *c)
+{
+    return c->o.owner != NULL && c->o.owner->claim != NULL;
+}
+
+bool claim_is_held(const struct cache *c)
+{
+    return c->claim == CLAIM_HELD;
+}
+
+/* K2 */
+static bool may_return(const struct cache *c)
+{
+    return !c->draining && !c->drain_wanted && c->dirty_blocks == 0;
+}
+
+bool claim_waits(const struct cache *c)
+{
+    return c->claim == CLAIM_ASKED || c->claim == CLAIM_RETURNING;
+}
+
+static void claim_ask(struct cache *c, enum claim claim)
+{
+    c->claim = claim;
+    loop_defer(c->dev.loop, &c->claim_task);
+}
+
+void claim_look(struct cache *c)
+{
+    bool wanted = mode_wants_claim(c) && c->closed == NULL;
+    if (!has_owner(c) || c->claim_again.armed)
+        return;
+    if (c->claim == CLAIM_FREE && wanted)
+        claim_ask(c, CLAIM_ASKED);
+    else if (c->claim == CLAIM_HELD && !wanted && may_return(c))
+        claim_ask(c, CLAIM_RETURNING);
+}
+
+static void claim_run(struct task *task)
+{
+    struct cache *c = container_of(task, struct cache, claim_task);
+    c->o.owner->claim(c->o.owner, c, c->claim == CLAIM_ASKED);
+}
+
+void cache_claimed(struct cache *c, bool held, bool ok)
+{
+    ASSERT(c->claim == (held ? CLAIM_ASKED : CLAIM_RETURNING) && !c->claim_task.queued);
+    c->claim = held == ok ? CLAIM_HELD : CLAIM_FREE;
+    c->claim_refused = held && !ok;
+    if (!ok)
+        timer_start(c->dev.loop, &c->claim_again, AGAIN_NS);
+    if (c->closed == NULL)
+        mode_look(c);
+    claim_look(c);
+    cache_close_if_idle(c);
+}
+
+static void again_fire(struct timer *timer)
+{
+    claim_look(container_of(timer, struct cache, claim_again));
+}
+
+void claim_init(struct cache *c)
+{
+    c->claim = c->o.claimed || !has_owner(c) ? CLAIM_HELD : CLAIM_FREE;
+    c->claim_task.run = claim_run;
+    c->claim_again.fire = again_fire;
+}
+
+void claim_fini(struct cache *c)
+{
+    timer_stop(c->dev.loop, &c->claim_again);
+}
