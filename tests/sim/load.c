@@ -67,7 +67,7 @@ static void heard(struct sim *s, struct sim_io *io)
     } else {
         bool durable = (req->flags & BLK_FUA) || !s->config.disk.volatile_cache;
         model_changed(v->model, io->op, good, durable);
-        if (!good && req->status != BLK_MEDIA) /* else what is bad is known */
+        if (!good && (req->status != BLK_MEDIA || peek_frozen(s->array))) /* else what is bad is on disk */
             refused_change(s, io);
     }
 }
