@@ -71,6 +71,7 @@ static void run_create(struct sync_call *call)
         c->failed = entry->cache == NULL;
         if (entry->cache != NULL) {
             live->caches_count++;
+            live_caches_limit(live);
             cache_set_power(entry->cache, live->power.healthy);
         }
     }
@@ -135,23 +136,33 @@ void live_caches_start(struct appliance *a, const struct config *config)
 
 /* --- power, on the home --- */
 
-/* No more may be dirty than the battery lasts for, as far as both its run time and the speed of the disks are known. */
+/*
+ * No more may be dirty than the battery lasts for: its run time less a margin, at the rate at which this cache was seen
+ * to destage. Before it was, at one that rotating disks with random writes reach.
+ */
+enum { MARGIN_S = 60, RATE_ASSUMED = MIB };
+
 static void limit_dirt(struct cache *cache, const struct power_health *health)
 {
-    enum { MARGIN_S = 60 };
     struct cache_status status;
     cache_status(cache, &status);
-    if (health->runtime_s != POWER_RUNTIME_UNKNOWN && status.destage_rate > 0)
-        cache_set_dirty_limit(cache, power_dirty_limit(health->runtime_s, MARGIN_S, status.destage_rate));
+    uint64_t rate = status.destage_rate > 0 ? status.destage_rate : RATE_ASSUMED;
+    bool known = health->runtime_s != POWER_RUNTIME_UNKNOWN;
+    cache_set_dirty_limit(cache, known ? power_dirty_limit(health->runtime_s, MARGIN_S, rate) : UINT64_MAX);
+}
+
+void live_caches_limit(struct live_array *live)
+{
+    for (unsigned i = 0; i < live->caches_count; i++)
+        if (live->caches[i].battery)
+            limit_dirt(live->caches[i].cache, &live->power);
 }
 
 void live_caches_power(struct live_array *live)
 {
-    for (unsigned i = 0; i < live->caches_count; i++) {
-        if (live->caches[i].battery)
-            limit_dirt(live->caches[i].cache, &live->power);
+    live_caches_limit(live);
+    for (unsigned i = 0; i < live->caches_count; i++)
         cache_set_power(live->caches[i].cache, live->power.healthy);
-    }
 }
 
 /* --- the end --- */

@@ -63,6 +63,7 @@ struct live_array {
     bool watches_power;
     struct power_watch power_watch; /* daemon/appliance_power.c: on its home, while it runs */
     struct power_health power;      /* as its home has heard it */
+    struct timer limit_timer;       /* of what may be dirty in its caches */
     unsigned caches_count;
     struct live_cache caches[SB_VOLUMES_MAX];
 };
@@ -261,6 +262,8 @@ void live_caches_start(struct appliance *a, const struct config *config);
 struct cache *live_cache_find(const struct live_array *live, const char *volume);
 /* On the array's home: live->power is new. */
 void live_caches_power(struct live_array *live);
+/* The same, again and again: no more may be dirty in them than the battery lasts for. */
+void live_caches_limit(struct live_array *live);
 /* Bytes of answered writes that are here only. */
 uint64_t live_caches_dirty(struct live_array *live);
 /* What is dirty goes to the array first. Nobody uses them any more. */

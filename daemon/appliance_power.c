@@ -66,12 +66,24 @@ static void on_power(struct power_watch *watch, const struct power_health *healt
     live_caches_power(live);
 }
 
+/* The rates at which caches empty themselves are measured as they go. */
+enum { LIMIT_NS = 1000000000 };
+
+static void on_second(struct timer *timer)
+{
+    struct live_array *live = container_of(timer, struct live_array, limit_timer);
+    live_caches_limit(live);
+    timer_start(reactor_loop(live->home), timer, LIMIT_NS);
+}
+
 static void run_watch(struct sync_call *call)
 {
     struct watch_call *c = container_of(call, struct watch_call, call);
     c->live->power = power_no_source();
     c->live->power_watch.changed = on_power;
     power_watch_start(&c->live->power_watch, c->board, call->loop);
+    c->live->limit_timer.fire = on_second;
+    timer_start(call->loop, &c->live->limit_timer, LIMIT_NS);
     sync_finish(call);
 }
 
@@ -91,6 +103,7 @@ static void run_unwatch(struct sync_call *call)
 {
     struct watch_call *c = container_of(call, struct watch_call, call);
     c->gone.run = watch_gone;
+    timer_stop(call->loop, &c->live->limit_timer);
     power_watch_stop(&c->live->power_watch, &c->gone);
 }
 

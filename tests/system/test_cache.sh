@@ -11,7 +11,7 @@ expect() { wait_for is "$1" "$2" || fail "$1 is $(cache_field "$1"), not $2: $3"
 dirty() { [ "$(cache_field cache_dirty_bytes)" -gt 0 ]; }
 put() { qemu-io -f raw -t "$3" -c "write -P $1 $2 1M" "$NBD" >/dev/null || fail "write of $1"; }
 has() { qemu-io -f raw -c "read -P $1 $2 1M" "$NBD" >/dev/null || fail "other bytes than $1 at $2: $3"; }
-source_says() { printf '#!/bin/sh\nexit %s\n' "$1" >"$DIR/ask.new" && chmod +x "$DIR/ask.new" && mv "$DIR/ask.new" "$DIR/ask"; }
+source_says() { printf '#!/bin/sh\necho %s\nexit %s\n' "${2:-}" "$1" >"$DIR/ask.new" && chmod +x "$DIR/ask.new" && mv "$DIR/ask.new" "$DIR/ask"; }
 
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
@@ -96,6 +96,32 @@ launch_daemon
 has 0x55 4M "a stop destages"
 grep -q 'cache r/v' "$LOG" || fail "the log does not tell of the cache"
 $CTL status >/dev/null
+
+# No more may be dirty than can be saved in the run time less a minute: at 1 MiB a second, until it was measured.
+stop_daemon
+source_says 0 runtime=61
+launch_daemon
+expect mode safe "a battery with a run time"
+is destage_bytes_per_second 0 || fail "a rate that nobody measured"
+expect dirty_limit_bytes 1048576 "one second, at the rate assumed"
+source_says 0 runtime=50
+expect dirty_limit_bytes 0 "less than the margin"
+source_says 0 runtime=61
+expect dirty_limit_bytes 1048576 "a second again"
+measured() {
+    fio --name=load --ioengine=nbd --uri="$NBD_UNIX" --rw=randwrite --bs=4k --offset=16m --size=32m --io_size=16m \
+        --iodepth=16 --output="$DIR/fio" && ! is destage_bytes_per_second 0
+}
+put 0x77 5M writeback
+wait_for measured || fail "the rate is never measured"
+limit_follows() {
+    rate=$(cache_field destage_bytes_per_second)
+    [ "$rate" -gt 0 ] && least=$((rate < 12582912 ? rate : 12582912)) && is dirty_limit_bytes $((least / 4096 * 4096))
+}
+wait_for limit_follows || fail "a limit of $(cache_field dirty_limit_bytes) at a rate of $(cache_field destage_bytes_per_second)"
+source_says 0
+expect dirty_limit_bytes 12582912 "a run time that is not known, and need not be"
+has 0x77 5M "with a limit"
 $CTL cache list | grep -q '^r/v ' || fail "cache list: $($CTL cache list)"
 $CTL cache flush r/none 2>"$DIR/err" && fail "a flush of a volume that is not there"
 stop_daemon
