@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/page.h"
 #include "core/uuid.h"
 
 enum { ARENA_FORMAT = 1, ARENA_NAME_BYTES = 64, ARENA_TORN_SHOWN = 16 };
@@ -86,8 +87,26 @@ void arena_close(struct arena *arena);
 
 /* A cache over it has this size, whatever its options say. */
 uint64_t arena_cache_bytes(const struct arena *arena);
+/* The array has gone on into another history, and the volume with what is dirty here. */
+void arena_set_fork(struct arena *arena, const struct uuid *fork);
 const struct arena_identity *arena_identity(const struct arena *arena);
-/* Blocks that whoever finds the memory now would find dirty. */
+/* Pages that are published: so many blocks whoever finds the memory now would find dirty. */
 uint64_t arena_published(const struct arena *arena);
+
+/* --- for the cache over it: block.c publishes, recover.c takes over what was published --- */
+
+uint32_t arena_pages(const struct arena *arena);
+bool arena_outlives_power(const struct arena *arena);
+/* A pool of its pages; NULL: no memory. While it lasts there is no other. */
+struct page_pool *arena_pool_create(struct arena *arena);
+
+/* What is published of a page, a bit a sector; 0: nothing, and only then may the page be changed, or put. */
+uint8_t arena_sectors(const struct arena *arena, const struct page *page);
+uint64_t arena_number(const struct arena *arena, const struct page *page); /* of the block, if something is */
+/* These sectors of the page are block `number`'s; `before`, NULL or another page of it that is published, is not any more. */
+void arena_publish(struct arena *arena, const struct page *page, uint64_t number, uint8_t sectors,
+                   const struct page *before);
+/* Of a page that is published other sectors are from now on; 0: none, it is withdrawn. */
+void arena_republish(struct arena *arena, const struct page *page, uint8_t sectors);
 
 #endif

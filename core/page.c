@@ -24,28 +24,55 @@ struct page_pool {
     struct page_line lines[PAGE_LINES];
     uint64_t tickets; /* how many have waited so far */
     char *memory;
+    struct page_memory *lent; /* NULL: it is the pool's own */
     struct page pages[];
 };
 
-struct page_pool *page_pool_create(uint32_t count)
+/* Its memory is given later. */
+static struct page_pool *pool_create(uint32_t count)
 {
     ASSERT(count > 0);
     struct page_pool *pool = calloc(1, sizeof *pool + count * sizeof pool->pages[0]);
     if (pool == NULL)
         return NULL;
-    pool->memory = mmap(NULL, (size_t)count * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pool->memory == MAP_FAILED) {
-        free(pool);
-        return NULL;
-    }
     pool->count = pool->free_count = count;
     for (unsigned i = 0; i < PAGE_LINES; i++)
         TAILQ_INIT(&pool->lines[i]);
-    for (uint32_t i = count; i-- > 0;) {
+    return pool;
+}
+
+static void pool_fill(struct page_pool *pool, char *memory)
+{
+    pool->memory = memory;
+    for (uint32_t i = pool->count; i-- > 0;) {
         struct page *page = &pool->pages[i];
-        *page = (struct page){.data = pool->memory + (size_t)i * PAGE_BYTES, .pool = pool, .next_free = pool->free};
+        *page = (struct page){.data = memory + (size_t)i * PAGE_BYTES, .next_free = pool->free};
         pool->free = page;
     }
+}
+
+struct page_pool *page_pool_create(uint32_t count)
+{
+    struct page_pool *pool = pool_create(count);
+    if (pool == NULL)
+        return NULL;
+    void *memory = mmap(NULL, (size_t)count * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        free(pool);
+        return NULL;
+    }
+    pool_fill(pool, memory);
+    return pool;
+}
+
+struct page_pool *page_pool_create_in(struct page_memory *memory, uint32_t count)
+{
+    struct page_pool *pool = pool_create(count);
+    ASSERT((uintptr_t)memory->base % PAGE_BYTES == 0);
+    if (pool == NULL)
+        return NULL;
+    pool->lent = memory;
+    pool_fill(pool, memory->base);
     return pool;
 }
 
@@ -54,8 +81,12 @@ void page_pool_destroy(struct page_pool *pool)
     ASSERT(pool->free_count == pool->count);
     for (unsigned i = 0; i < PAGE_LINES; i++)
         ASSERT(TAILQ_EMPTY(&pool->lines[i]));
-    munmap(pool->memory, (size_t)pool->count * PAGE_BYTES);
+    struct page_memory *lent = pool->lent;
+    if (lent == NULL)
+        munmap(pool->memory, (size_t)pool->count * PAGE_BYTES);
     free(pool);
+    if (lent != NULL)
+        lent->over(lent);
 }
 
 void page_pool_retire(struct page_pool *pool)
@@ -109,7 +140,7 @@ bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         struct page *page = pool->free;
         pool->free = page->next_free;
-        page->next_free = NULL;
+        page->pool = pool;
         page->refs = 1;
         page->kind = kind;
         out[i] = page;
@@ -174,10 +205,11 @@ static void page_release(struct page *page)
     ASSERT(page->refs > 0);
     if (--page->refs > 0)
         return;
-    page->next_free = page->pool->free;
-    page->pool->free = page;
-    page->pool->free_count++;
-    page->pool->held[page->kind]--;
+    struct page_pool *pool = page->pool;
+    page->next_free = pool->free;
+    pool->free = page;
+    pool->free_count++;
+    pool->held[page->kind]--;
 }
 
 /* Within a line first come, first served; nobody overtakes a waiter of his line that wants more than there is. */
@@ -217,8 +249,9 @@ void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter)
 
 void page_put(struct page *page)
 {
+    struct page_pool *pool = page->pool;
     page_release(page);
-    wake_waiters(page->pool);
+    wake_waiters(pool);
 }
 
 /* From the last to the first, so that the next page_pool_get() hands them out in memory order again. */

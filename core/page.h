@@ -30,8 +30,10 @@ struct page_pool;
 
 struct page {
     void *data;
-    struct page_pool *pool;
-    struct page *next_free;
+    union {
+        struct page_pool *pool;
+        struct page *next_free; /* while it is in the pool */
+    };
     uint32_t refs; /* 0: in the pool */
     uint8_t kind;  /* of the request that it was handed out to: enum page_line_kind */
 };
@@ -45,8 +47,16 @@ struct page_waiter {
     bool waiting;
 };
 
+/* Memory that is lent to a pool, aligned to a page. */
+struct page_memory {
+    void *base;
+    void (*over)(struct page_memory *); /* the pool is no more */
+};
+
 /* NULL if memory is short. One mapping, page-aligned, so that neighbours in the pool are neighbours in memory. */
 struct page_pool *page_pool_create(uint32_t count);
+/* Page i of it is the i-th of this memory; what stands there is not touched. page_pool_take() begins with the first. */
+struct page_pool *page_pool_create_in(struct page_memory *memory, uint32_t count);
 /* All pages must be back. */
 void page_pool_destroy(struct page_pool *pool);
 /* Nobody will ask it for pages any more: it is no more when the last one is back. For pages that a disk which does not

@@ -112,6 +112,35 @@ static void take_pages(struct page_waiter *waiter)
     taker->served = page_pool_take(taker->pool, taker->out != NULL ? taker->out : taker->pages, waiter->count);
 }
 
+struct lent {
+    struct page_memory memory;
+    unsigned over;
+};
+
+static void lent_over(struct page_memory *memory)
+{
+    container_of(memory, struct lent, memory)->over++;
+}
+
+Test(page, a_pool_in_memory_that_is_lent_leaves_it_as_it_is)
+{
+    static _Alignas(PAGE_BYTES) char bytes[4 * PAGE_BYTES];
+    struct lent lent = {.memory = {.base = bytes, .over = lent_over}};
+    struct page *pages[4];
+    bytes[3 * PAGE_BYTES] = 7;
+    struct page_pool *pool = page_pool_create_in(&lent.memory, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        cr_assert(page_pool_take(pool, &pages[i], 1));
+        cr_expect_eq(pages[i]->data, bytes + i * PAGE_BYTES);
+    }
+    cr_expect_eq(bytes[3 * PAGE_BYTES], 7);
+    page_put_all(pages, 3);
+    page_pool_retire(pool);
+    cr_expect_eq(lent.over, 0, "a page of it is still out");
+    page_put(pages[3]);
+    cr_expect_eq(lent.over, 1);
+}
+
 Test(page, who_leaves_the_line_lets_those_behind_have_what_is_free)
 {
     struct page_pool *pool = page_pool_create(4);
