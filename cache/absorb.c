@@ -26,13 +26,8 @@ static void dirty_sectors(struct cache *c, struct line *line, struct block *b, u
 {
     unsigned again = (unsigned)__builtin_popcount(b->dirty & sectors);
     c->counted.rewritten_bytes += again * SECTOR_BYTES;
-    line->recent = line->dirty > 0;
-    if (line->dirty == 0) {
-        line->epoch = c->epoch;
-        line->since_ms = cache_now_ms(c);
-    }
     b->valid |= sectors;
-    dirt_set(c, line, b, b->dirty | sectors, b->leaving);
+    dirt_add(c, line, b, sectors);
 }
 
 static enum absorbed keep_in_line(struct cache *c, const struct blk_req *req, uint64_t number, struct line *line)
@@ -55,8 +50,8 @@ static enum absorbed keep_in_line(struct cache *c, const struct blk_req *req, ui
 static enum absorbed keep_block(struct cache *c, const struct blk_req *req, uint64_t number)
 {
     const struct block *b = block_find(&c->blocks, number);
-    bool more = b == NULL || block_clean(b);
-    if (more && c->dirty_blocks >= c->dirty_limit)
+    bool more = b == NULL || block_kept(b) == 0;
+    if (more && c->dirty_blocks + c->settling_blocks >= c->dirty_limit)
         return ABSORB_NO_ROOM;
     struct line *line = line_get(&c->lines, number / c->lines.blocks);
     if (line == NULL)

@@ -9,13 +9,14 @@
 /* Pages of evicted blocks may still be lent to readers: then their place is free, but not their page. */
 enum { EVICTIONS_MAX = 8 };
 
-bool blocks_init(struct blocks *s, uint32_t count, const struct cache_policy_ops *policy, uint64_t salt)
+bool blocks_init(struct blocks *s, uint32_t count, const struct cache_policy_ops *policy, uint64_t salt,
+                 struct arena *arena)
 {
-    ASSERT(count > 0 && count < CACHE_SLOT_NONE);
-    *s = (struct blocks){.count = count, .salt = salt};
+    ASSERT(count > 0 && count < CACHE_SLOT_NONE && (arena == NULL || count == arena_pages(arena)));
+    *s = (struct blocks){.count = count, .salt = salt, .arena = arena};
     s->table = calloc(count, sizeof *s->table);
     s->chains = malloc((size_t)count * sizeof *s->chains);
-    s->pool = page_pool_create(count);
+    s->pool = arena != NULL ? arena_pool_create(arena) : page_pool_create(count);
     s->policy = policy->create(count);
     if (s->table == NULL || s->chains == NULL || s->pool == NULL || s->policy == NULL)
         return false;
@@ -72,7 +73,7 @@ static void flags_drop(struct blocks *s, struct block *b, uint8_t flags)
 static void block_free(struct blocks *s, struct block *b)
 {
     uint32_t slot = slot_of(s, b), *link = chain_of(s, block_number(b));
-    ASSERT(block_clean(b) && !(b->flags & (BLOCK_LISTED | BLOCK_FETCHING)));
+    ASSERT(block_kept(b) == 0 && !(b->flags & (BLOCK_LISTED | BLOCK_FETCHING)));
     while (*link != slot)
         link = &s->table[*link].next;
     *link = b->next;
@@ -122,7 +123,7 @@ struct block *block_get(struct blocks *s, uint64_t number, bool guess)
 
 static bool may_leave(const struct block *b)
 {
-    return b->page != NULL && block_clean(b) && !(b->flags & BLOCK_FETCHING);
+    return b->page != NULL && block_kept(b) == 0 && !(b->flags & BLOCK_FETCHING);
 }
 
 void block_hold(struct blocks *s, struct block *b)
@@ -133,9 +134,45 @@ void block_hold(struct blocks *s, struct block *b)
     b->flags = (uint8_t)((b->flags & ~BLOCK_LISTED) | (hot ? BLOCK_HOT : 0));
 }
 
+/* --- the arena: B6 --- */
+
+static bool is_published(const struct blocks *s, const struct page *page)
+{
+    return s->arena != NULL && arena_sectors(s->arena, page) != 0;
+}
+
+/* The block has no use for it any more. */
+static void page_leave(struct blocks *s, struct page *page)
+{
+    ASSERT(s->before == NULL);
+    if (is_published(s, page))
+        s->before = page;
+    else
+        page_put(page);
+}
+
+static void publish(struct blocks *s, struct block *b)
+{
+    struct page *before = s->before;
+    uint8_t kept = block_kept(b);
+    s->before = NULL;
+    if (kept == 0 || is_published(s, b->page)) {
+        ASSERT(before == NULL || kept == 0);
+        struct page *page = before != NULL ? before : b->page;
+        if (page != NULL && is_published(s, page))
+            arena_republish(s->arena, page, kept);
+    } else if (before != NULL || s->publishes) {
+        arena_publish(s->arena, b->page, block_number(b), kept, before);
+    }
+    if (before != NULL)
+        page_put(before);
+}
+
 void block_settle(struct blocks *s, struct block *b)
 {
-    ASSERT(((b->dirty | b->leaving) & ~b->valid) == 0); /* B1 */
+    ASSERT((block_kept(b) & ~b->valid) == 0); /* B1 */
+    if (s->arena != NULL)
+        publish(s, b);
     if (!may_leave(b)) {
         block_hold(s, b);
     } else if (!(b->flags & BLOCK_LISTED)) {
@@ -182,7 +219,7 @@ void sectors_copy(struct page *to, const struct page *from, uint8_t sectors)
 
 bool block_writable(struct blocks *s, struct block *b, uint8_t sectors)
 {
-    if (b->page != NULL && b->page->refs == 1)
+    if (b->page != NULL && b->page->refs == 1 && !is_published(s, b->page))
         return true;
     ASSERT(!(b->flags & BLOCK_LISTED)); /* or it could be evicted for its own new page */
     struct page *page = blocks_page(s, false);
@@ -190,7 +227,7 @@ bool block_writable(struct blocks *s, struct block *b, uint8_t sectors)
         return false;
     if (b->page != NULL) {
         sectors_copy(page, b->page, (uint8_t)(b->valid & ~sectors));
-        page_put(b->page);
+        page_leave(s, b->page);
     }
     b->page = page;
     return true;
@@ -204,25 +241,35 @@ void block_guessed(struct blocks *s, struct block *b)
     s->guesses++;
 }
 
-void block_fill(struct block *b, struct page *page)
+/* It is not settled before others are filled, but its page may be published. */
+void block_fill(struct blocks *s, struct block *b, struct page *page)
 {
     ASSERT(page->refs == 1);
     if (b->page != NULL) {
         sectors_copy(page, b->page, b->valid); /* B5 */
-        page_put(b->page);
+        page_leave(s, b->page);
     }
     b->page = page;
     b->valid = BLOCK_WHOLE;
+    if (s->arena != NULL)
+        publish(s, b);
 }
 
-void block_forget(struct block *b, uint8_t sectors)
+void block_found(struct block *b, struct page *page, uint8_t sectors)
 {
-    ASSERT(((b->dirty | b->leaving) & sectors) == 0);
+    ASSERT(b->page == NULL && page->refs == 1);
+    b->page = page;
+    b->valid = sectors;
+}
+
+void block_forget(struct blocks *s, struct block *b, uint8_t sectors)
+{
+    ASSERT((block_kept(b) & sectors) == 0);
     b->valid &= (uint8_t)~sectors;
     if (b->flags & BLOCK_FETCHING)
         b->flags |= BLOCK_STALE;
     if (b->valid == 0 && b->page != NULL) {
-        page_put(b->page);
+        page_leave(s, b->page);
         b->page = NULL;
     }
 }

@@ -35,7 +35,10 @@ void cache_changed(struct cache *c)
         c->o.owner->changed(c->o.owner, c);
 }
 
-/* What was beyond the old end, or is beyond the new one, is no more. What is leaving is looked at when it has left. */
+/*
+ * What was beyond the old end, or is beyond the new one, is no more, though it was dirty or is leaving: the volume has no
+ * place for it.
+ */
 static void resized(struct cache *c, uint64_t size)
 {
     uint64_t end = MIN(size, c->dev.info.size);
@@ -44,13 +47,13 @@ static void resized(struct cache *c, uint64_t size)
         struct block *b = blocks_slot(&c->blocks, i);
         if (b == NULL || (block_number(b) + 1) * PAGE_BYTES <= end)
             continue;
-        uint8_t sectors =
-            (uint8_t)(sectors_of(block_number(b), MAX(end, block_number(b) * PAGE_BYTES), UINT64_MAX) & ~b->leaving);
+        uint8_t sectors = sectors_of(block_number(b), MAX(end, block_number(b) * PAGE_BYTES), UINT64_MAX);
         block_hold(&c->blocks, b);
-        dirt_clean(c, b, sectors);
-        block_forget(b, sectors);
+        dirt_drop(c, b, sectors);
+        block_forget(&c->blocks, b, sectors);
         block_settle(&c->blocks, b);
     }
+    change_resized(c);
 }
 
 static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum blk_event event)
@@ -77,6 +80,7 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
 static void cache_free(struct cache *c)
 {
     claim_fini(c);
+    settle_fini(c);
     destage_fini(c);
     lines_fini(&c->lines);
     blocks_fini(&c->blocks);
@@ -86,7 +90,7 @@ static void cache_free(struct cache *c)
 static void close_look(struct task *task)
 {
     struct cache *c = container_of(task, struct cache, close_task);
-    if (!c->emptied || c->draining || c->flushing || c->destaging > 0 || !LIST_EMPTY(&c->fetches))
+    if (!c->emptied || c->draining || c->flushing || !settle_is_idle(c) || c->destaging > 0 || !LIST_EMPTY(&c->fetches))
         return;
     claim_look(c);
     if (claim_waits(c))
@@ -148,12 +152,14 @@ static struct cache_options options_of(const struct cache_options *given)
 
 static bool memory_take(struct cache *c)
 {
-    uint32_t count = (uint32_t)MIN(c->o.bytes / PAGE_BYTES, CACHE_SLOT_NONE - 1);
-    c->overhead = blocks_bytes(count, c->o.policy) + lines_bytes(count / LINES_FRACTION) + count * sizeof(struct page);
-    return blocks_init(&c->blocks, count, c->o.policy, loop_random(c->below->loop)) &&
-           lines_init(&c->lines, count / LINES_FRACTION, line_blocks(&c->below->info),
-                      (uint32_t)loop_random(c->below->loop)) &&
-           destage_init(c);
+    uint64_t bytes = c->o.arena != NULL ? arena_cache_bytes(c->o.arena) : c->o.bytes;
+    uint32_t count = (uint32_t)MIN(bytes / PAGE_BYTES, CACHE_SLOT_NONE - 1);
+    uint32_t lines = MAX(count / LINES_FRACTION, recover_lines(c->o.arena));
+    c->overhead = blocks_bytes(count, c->o.policy) + lines_bytes(lines) + count * sizeof(struct page) +
+                  (c->o.arena != NULL ? arena_bytes(bytes) - bytes : 0);
+    return blocks_init(&c->blocks, count, c->o.policy, loop_random(c->below->loop), c->o.arena) &&
+           lines_init(&c->lines, lines, line_blocks(&c->below->info), (uint32_t)loop_random(c->below->loop)) &&
+           destage_init(c) && settle_init(c);
 }
 
 struct cache *cache_create(struct blkdev *below, const struct cache_options *options)
@@ -175,13 +181,17 @@ struct cache *cache_create(struct blkdev *below, const struct cache_options *opt
     flush_init(c);
     claim_init(c);
     mode_init(c);
+    if (!recover(c)) {
+        cache_free(c);
+        return NULL;
+    }
     c->close_task.run = close_look;
     c->watcher.event = below_tells;
     blk_watch(below, &c->watcher);
     if (c->o.claimed && !mode_wants_claim(c))
         drain_start(c);
-    else
-        claim_look(c);
+    claim_look(c);
+    destage_pump(c);
     return c;
 }
 
@@ -205,6 +215,7 @@ void cache_status(const struct cache *c, struct cache_status *out)
     out->volatile_cache = c->dev.info.volatile_cache;
     out->claimed = (c->o.arena != NULL || c->o.log != NULL) && claim_is_held(c);
     out->dirty_bytes = (uint64_t)c->dirty_blocks * PAGE_BYTES;
+    out->settling_bytes = (uint64_t)c->settling_blocks * PAGE_BYTES;
     out->dirty_limit = (uint64_t)c->dirty_limit * PAGE_BYTES;
     out->aside_lines = c->lines.aside;
     out->destage_rate = c->throttle.rate;

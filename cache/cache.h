@@ -12,11 +12,13 @@
  *                     |    ---> flush.c     what a flush waits for; emptying the cache
  *                     |         destage.c   what leaves, when, and in which order
  *                     |         mode.c      which of it goes, by protection and power
+ *                     |         settle.c    what is below, but not for certain yet
  *                     |         claim.c     whether the volume may be served without what is here
  *                     v
  *                  block.c      4 KiB blocks, and what is known of each sector; policy_*.c: who leaves
  *                  readahead.c  what is likely to be read next
  *                  line.c       rows with dirty blocks
+ *                  arena.c      pages that outlive the process; recover.c: what the last one left in them
  *
  * All memory is taken by cache_create(): pages of a pool of its own, and below 2 % of their bytes for their
  * administration; beside that some contexts, the same number for every size. When contexts run dry, requests wait in
@@ -110,6 +112,9 @@ struct cache_status {
     bool claimed;            /* the volume must not be served without this cache's arena or log */
     enum blk_status trouble; /* the last destage failed so, and no other succeeded since the next try; or BLK_OK */
     uint64_t dirty_bytes, dirty_limit;
+    uint64_t settling_bytes; /* destaged, and kept in the arena until the volume has been flushed */
+    /* Found in the arena when the cache was created: taken over, and beyond the end of the volume. */
+    uint64_t recovered_bytes, recovered_beyond_bytes;
     uint64_t aside_lines;                               /* with dirty data whose destage failed */
     uint64_t absorbed, absorbed_bytes, rewritten_bytes; /* writes kept; of them, over what was still dirty */
     uint64_t through;                                   /* writes that went below */

@@ -10,7 +10,8 @@
 
 enum { FETCHES = 64, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256, DESTAGES = 64 };
 
-#define CACHE_DRAIN (1u << 31) /* a flush that is one in every mode */
+#define CACHE_DRAIN  (1u << 31) /* a flush that is one in every mode */
+#define CACHE_CHANGE (1u << 30) /* a change that is done below, and waits for a flush there: change.c */
 
 /* Blocks [first, first + count) on their way from below, all of them BLOCK_FETCHING. */
 struct fetch {
@@ -41,6 +42,7 @@ struct change {
     struct cache *cache;
     struct blk_req req;
     struct blk_req *parent;
+    bool flushed;     /* below, since it was done there */
     uint64_t at, end; /* blocks, or slots, that are still to hear of it */
     bool by_slot;
     struct task task;
@@ -58,6 +60,27 @@ struct destage {
 };
 LIST_HEAD(destage_list, destage);
 
+/* settle.c. Blocks [first, first + count) that were destaged, and may be lost below when the power fails. */
+struct settle_run {
+    uint64_t first : 48, count : 16;
+};
+
+struct settle {
+    struct settle_run *runs; /* a ring; NULL: nothing needs to settle */
+    uint64_t head, tail;
+    enum { SETTLE_IDLE, SETTLE_FLUSHING, SETTLE_OVER } state; /* of the round */
+    uint64_t end;                                             /* of its runs */
+    enum blk_status status;                                   /* of its flush */
+    uint32_t at;                                              /* in the run at the tail */
+    bool odd;                                                 /* what is destaged now */
+    bool asked;                                               /* for a flush, ours */
+    bool drain_waits;
+    uint64_t drain_end; /* for the runs before this one */
+    struct blk_req flush;
+    struct task task;
+    struct timer timer;
+};
+
 enum claim { CLAIM_FREE, CLAIM_ASKED, CLAIM_HELD, CLAIM_RETURNING };
 
 struct cache {
@@ -74,6 +97,8 @@ struct cache {
     enum cache_mode mode;
     bool power;
     uint32_t dirty_blocks, dirty_limit; /* dirty or leaving */
+    uint32_t settling_blocks;           /* settling, and neither of these */
+    bool bare;                          /* something dirty may be missing in the arena: until a drain is over */
 
     /* claim.c */
     enum claim claim;
@@ -118,6 +143,7 @@ struct cache {
     struct blk_req drain; /* our own */
     bool draining, drain_wanted;
     enum blk_status owed; /* F3 */
+    struct settle settle;
 
     struct task *closed, close_task;
     unsigned close_tries;
@@ -149,6 +175,12 @@ static inline bool ranges_meet(const struct blk_req *a, uint64_t off, uint64_t l
     return a->off < off + len && off < a->off + a->len;
 }
 
+/* The volume may have become shorter while a request waited. */
+static inline bool request_fits(const struct cache *c, const struct blk_req *req)
+{
+    return req->off + req->len <= c->dev.info.size;
+}
+
 /* As the child was answered, so is the parent. */
 void cache_answer(struct blk_req *parent, const struct blk_req *child);
 void cache_changed(struct cache *c);
@@ -178,7 +210,14 @@ void claim_look(struct cache *c);
 
 /* dirt.c: what is dirty, counted by block and by line. The block is not settled. */
 void dirt_set(struct cache *c, struct line *line, struct block *b, uint8_t dirty, uint8_t leaving); /* nor the line */
+/* These sectors are dirty, too. */
+void dirt_add(struct cache *c, struct line *line, struct block *b, uint8_t sectors);
+/* None of these sectors is dirty or settling any more. */
 void dirt_clean(struct cache *c, struct block *b, uint8_t sectors);
+/* ... nor leaving: what comes of it is of no interest. */
+void dirt_drop(struct cache *c, struct block *b, uint8_t sectors);
+/* These sectors are settling, and no others. */
+void dirt_settle(struct cache *c, struct block *b, uint8_t sectors);
 /* BLK_STATUS: the first dirty block in the range: its off (or that of the range) and the end of those that follow. */
 bool dirt_find(struct cache *c, uint64_t off, uint64_t len, uint64_t *from, uint64_t *to);
 
@@ -191,6 +230,10 @@ void change_submit(struct cache *c, struct blk_req *req);
 /* A range was let go, or there is room: those that waited ask again, before what came later. */
 void change_go_on(struct cache *c);
 bool change_meets(const struct cache *c, uint64_t off, uint64_t len);
+/* The volume has been flushed since this change, CACHE_CHANGE, was done there; or could not be. */
+void change_flushed(struct blk_req *child, enum blk_status status);
+/* The volume has become shorter: who waits to change what is no more gets an error. */
+void change_resized(struct cache *c);
 
 enum absorbed { ABSORBED, ABSORB_NO_ROOM, ABSORB_NO_PAGE };
 void absorb_init(struct cache *c);
@@ -217,10 +260,32 @@ void flush_submit(struct cache *c, struct blk_req *req);
 void flush_go_on(struct cache *c);
 /* Answer a request that is done below when the volume has been flushed. */
 void flush_then_answer(struct cache *c, struct blk_req *req);
+/* What settle_holds_drain() held. */
+void flush_drain_settled(struct cache *c, enum blk_status status);
 /* A destage of data of this epoch failed. */
 void flush_failed(struct cache *c, uint32_t epoch, enum blk_status status);
 /* Until it has once succeeded, everything dirty is to be destaged and flushed. */
 void drain_start(struct cache *c);
+
+/* settle.c */
+bool settle_init(struct cache *c); /* false: no memory */
+void settle_fini(struct cache *c);
+/* Does what is destaged have to settle? Then: is there room for a few runs more? They are told when they are below. */
+bool settle_applies(const struct cache *c);
+bool settle_has_room(const struct cache *c);
+void settle_destaged(struct cache *c, uint64_t first, uint32_t count);
+uint8_t settle_parity(const struct cache *c); /* BLOCK_ODD or 0: of what is destaged now */
+void settle_flush_begins(struct cache *c);
+void settle_flush_ends(struct cache *c, enum blk_status status);
+void settle_asked_over(struct cache *c); /* its own */
+/* A drain has been flushed: has it to wait for more? */
+bool settle_holds_drain(struct cache *c);
+bool settle_is_idle(const struct cache *c);
+
+/* recover.c */
+uint32_t recover_lines(const struct arena *arena); /* so many may be needed */
+bool recover(struct cache *c);                     /* false: no memory */
+
 static inline bool flush_is_waited_for(const struct cache *c)
 {
     return !STAILQ_EMPTY(&c->flush_waiting);

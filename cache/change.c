@@ -15,9 +15,11 @@
  *     for its sectors. When it is over, and before it is answered, the blocks are made to agree: they take the new
  *     bytes, or forget the sectors, dirty ones too: they are older. A fetch under way there is stale: nobody knows
  *     which it read.
- * C3  After an error nobody knows what is below: what is here and clean is forgotten, what is dirty stays.
+ * C3  After an error nobody knows what is below: what is here and clean is forgotten, what is dirty or settling stays.
  * C4  While initiators are told that there is no volatile cache, what goes below is durable when it is answered: with
  *     BLK_FUA, or, for discards, and what went below before they were told so, after a flush.
+ * C5  Over an arena that outlives a power failure it is durable before the blocks hear of it, for they withdraw there
+ *     what was older.
  */
 #include "cache/cache_impl.h"
 
@@ -34,9 +36,21 @@ bool change_meets(const struct cache *c, uint64_t off, uint64_t len)
     return false;
 }
 
+/* C5 */
+static bool arena_relies_on_it(const struct cache *c)
+{
+    return settle_applies(c) && arena_published(c->o.arena) > 0;
+}
+
 static bool must_last(const struct cache *c)
 {
-    return c->below->info.volatile_cache && !c->dev.info.volatile_cache; /* C4 */
+    return c->below->info.volatile_cache && (!c->dev.info.volatile_cache || arena_relies_on_it(c)); /* C4 */
+}
+
+static bool must_be_flushed(const struct change *change)
+{
+    return must_last(change->cache) && !(change->req.flags & BLK_FUA) && !change->flushed &&
+           change->req.status == BLK_OK;
 }
 
 static void change_start(struct cache *c, struct blk_req *parent)
@@ -46,6 +60,7 @@ static void change_start(struct cache *c, struct blk_req *parent)
     LIST_INSERT_HEAD(&c->changes, change, link);
     c->counted.through += parent->op == BLK_WRITE;
     change->parent = parent;
+    change->flushed = false;
     change->req = (struct blk_req){.op = parent->op,
                                    .flags = parent->flags | (must_last(c) && parent->op != BLK_DISCARD ? BLK_FUA : 0),
                                    .off = parent->off,
@@ -139,13 +154,13 @@ static void block_hears(struct change *change, struct block *b)
     const struct blk_req *req = &change->req;
     uint8_t sectors = sectors_of(block_number(b), req->off, req->off + req->len);
     if (req->status != BLK_OK)
-        sectors &= (uint8_t)~b->dirty; /* C3 */
+        sectors &= (uint8_t) ~(b->dirty | b->settling); /* C3 */
     if (b->flags & BLOCK_FETCHING)
         b->flags |= BLOCK_STALE;
     block_hold(&c->blocks, b);
     if (req->op != BLK_WRITE || req->status != BLK_OK || !block_written(c, req, b, sectors)) {
         dirt_clean(c, b, sectors);
-        block_forget(b, sectors);
+        block_forget(&c->blocks, b, sectors);
     }
     block_settle(&c->blocks, b);
 }
@@ -166,7 +181,7 @@ static void change_over(struct change *change)
     struct cache *c = change->cache;
     LIST_REMOVE(change, link);
     LIST_INSERT_HEAD(&c->changes_free, change, link);
-    if (must_last(c) && !(change->req.flags & BLK_FUA) && change->req.status == BLK_OK)
+    if (must_be_flushed(change))
         flush_then_answer(c, change->parent);
     else
         cache_answer(change->parent, &change->req);
@@ -189,9 +204,9 @@ static void blocks_hear(struct task *task)
 }
 
 /* Block by block of the range, or, if there are fewer, slot by slot of the cache. */
-static void change_done(struct blk_req *child)
+static void hear_begin(struct change *change)
 {
-    struct change *change = container_of(child, struct change, req);
+    const struct blk_req *child = &change->req;
     change->at = child->off / PAGE_BYTES;
     change->end = change->at + page_count_for(child->off, child->len);
     change->by_slot = child->len / PAGE_BYTES > change->cache->blocks.count;
@@ -200,6 +215,46 @@ static void change_done(struct blk_req *child)
         change->end = change->cache->blocks.count;
     }
     blocks_hear(&change->task);
+}
+
+static void change_done(struct blk_req *child)
+{
+    struct change *change = container_of(child, struct change, req);
+    if (!arena_relies_on_it(change->cache) || !must_be_flushed(change)) {
+        hear_begin(change);
+        return;
+    }
+    child->flags |= CACHE_CHANGE;
+    flush_then_answer(change->cache, child);
+}
+
+void change_flushed(struct blk_req *child, enum blk_status status)
+{
+    struct change *change = container_of(child, struct change, req);
+    change->flushed = true;
+    child->status = status;
+    hear_begin(change);
+}
+
+static void answer_outside(struct cache *c, struct blk_req_list *list)
+{
+    struct blk_req_list all = STAILQ_HEAD_INITIALIZER(all);
+    struct blk_req *req;
+    STAILQ_CONCAT(&all, list);
+    while ((req = STAILQ_FIRST(&all)) != NULL) {
+        STAILQ_REMOVE_HEAD(&all, link);
+        if (request_fits(c, req))
+            STAILQ_INSERT_TAIL(list, req, link);
+        else
+            blk_complete(req, BLK_INVALID);
+    }
+}
+
+void change_resized(struct cache *c)
+{
+    answer_outside(c, &c->line);
+    answer_outside(c, &c->behind);
+    change_go_on(c);
 }
 
 void change_init(struct cache *c)

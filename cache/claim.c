@@ -12,6 +12,7 @@
  *
  * K1  Modes that make promises on the strength of an arena or a log are in force in HELD only (mode.c).
  * K2  It is given back when what was promised is below and flushed: the arena has nothing published, the log no group.
+ *     It is not asked for before everything dirty is in the arena.
  * K3  Nobody is called from within a call: the owner is asked from the loop's ready list, and may answer at once.
  * K4  A cache that is closed gives it back before it tells, if it can: it asks once.
  */
@@ -33,7 +34,8 @@ bool claim_is_held(const struct cache *c)
 /* K2 */
 static bool may_return(const struct cache *c)
 {
-    return !c->draining && !c->drain_wanted && c->dirty_blocks == 0;
+    bool empty = c->o.arena != NULL ? arena_published(c->o.arena) == 0 : c->dirty_blocks == 0;
+    return empty && !c->draining && !c->drain_wanted;
 }
 
 bool claim_waits(const struct cache *c)
@@ -52,7 +54,7 @@ void claim_look(struct cache *c)
     bool wanted = mode_wants_claim(c) && c->closed == NULL;
     if (!has_owner(c) || c->claim_again.armed)
         return;
-    if (c->claim == CLAIM_FREE && wanted)
+    if (c->claim == CLAIM_FREE && wanted && !c->bare)
         claim_ask(c, CLAIM_ASKED);
     else if (c->claim == CLAIM_HELD && !wanted && may_return(c))
         claim_ask(c, CLAIM_RETURNING);
@@ -85,6 +87,7 @@ static void again_fire(struct timer *timer)
 void claim_init(struct cache *c)
 {
     c->claim = c->o.claimed || !has_owner(c) ? CLAIM_HELD : CLAIM_FREE;
+    ASSERT(claim_is_held(c) || c->o.arena == NULL || arena_published(c->o.arena) == 0);
     c->claim_task.run = claim_run;
     c->claim_again.fire = again_fire;
 }

@@ -240,7 +240,7 @@ void destage_pump(struct cache *c)
 {
     for (;;) {
         struct demand demand = demand_of(c);
-        struct line *line = c->destaging < demand.runs ? choose(c, &demand) : NULL;
+        struct line *line = c->destaging < demand.runs && settle_has_room(c) ? choose(c, &demand) : NULL;
         if (line == NULL)
             break;
         line_start(c, line);
@@ -259,7 +259,11 @@ static void tick_fire(struct timer *timer)
 static void block_left(struct cache *c, struct line *line, struct block *b, const struct blk_req *run, bool failed)
 {
     uint8_t sectors = sectors_of(block_number(b), run->off, run->off + run->len);
-    uint8_t back = failed ? (uint8_t)(b->valid & sectors) : 0;
+    uint8_t back = failed ? (uint8_t)(b->valid & sectors) : 0, arrived = b->leaving & sectors;
+    if (!failed && arrived != 0 && settle_applies(c)) {
+        b->flags = (uint8_t)((b->flags & ~BLOCK_ODD) | settle_parity(c));
+        dirt_settle(c, b, b->settling | arrived);
+    }
     if (back != 0 && line->dirty == 0)
         line->since_ms = cache_now_ms(c);
     dirt_set(c, line, b, b->dirty | back, (uint8_t)(b->leaving & ~sectors));
@@ -273,9 +277,8 @@ static void run_left(struct cache *c, struct destage *d, bool failed)
     uint32_t count = page_count_for(d->req.off, d->req.len);
     for (uint32_t i = 0; i < count; i++) {
         struct block *b = block_find(&c->blocks, first + i);
-        bool beyond = (first + i) * PAGE_BYTES >= c->dev.info.size; /* the volume has become shorter */
         if (b != NULL)
-            block_left(c, line, b, &d->req, failed && !beyond);
+            block_left(c, line, b, &d->req, failed);
     }
     page_put_all(d->pages, count);
     line->leaving--;
@@ -321,6 +324,8 @@ static void destage_failed(struct cache *c, const struct destage *d)
 
 static void destage_worked(struct cache *c, const struct destage *d)
 {
+    if (settle_applies(c))
+        settle_destaged(c, d->req.off / PAGE_BYTES, page_count_for(d->req.off, d->req.len));
     c->counted.destaged_bytes += d->req.len;
     throttle_left(&c->throttle, cache_now_ns(c), d->req.len);
     if (c->counted.trouble == BLK_OK || c->paused || c->lines.aside > 0)
@@ -347,6 +352,7 @@ static void destage_done(struct blk_req *child)
     throttle_busy(&c->throttle, cache_now_ns(c), c->destaging > 0);
     flush_go_on(c);
     change_go_on(c);
+    claim_look(c);
     cache_close_if_idle(c);
 }
 

@@ -1,23 +1,58 @@
 /* Dirty sectors, counted: see cache_impl.h. */
 #include "cache/cache_impl.h"
 
+static void count(struct cache *c, const struct block *b, uint32_t by)
+{
+    c->dirty_blocks += block_clean(b) ? 0 : by;
+    c->settling_blocks += block_clean(b) && b->settling != 0 ? by : 0;
+}
+
 void dirt_set(struct cache *c, struct line *line, struct block *b, uint8_t dirty, uint8_t leaving)
 {
-    bool was = !block_clean(b), is = (dirty | leaving) != 0;
-    c->dirty_blocks = c->dirty_blocks + is - was;
+    count(c, b, -1u);
     line->dirty = (uint16_t)(line->dirty + (dirty != 0) - (b->dirty != 0));
     line->whole = (uint16_t)(line->whole + (dirty == BLOCK_WHOLE) - (b->dirty == BLOCK_WHOLE));
     b->dirty = dirty;
     b->leaving = leaving;
+    count(c, b, 1);
+}
+
+void dirt_add(struct cache *c, struct line *line, struct block *b, uint8_t sectors)
+{
+    line->recent = line->dirty > 0;
+    if (line->dirty == 0) {
+        line->epoch = c->epoch;
+        line->since_ms = cache_now_ms(c);
+    }
+    dirt_set(c, line, b, b->dirty | sectors, b->leaving);
+}
+
+void dirt_settle(struct cache *c, struct block *b, uint8_t sectors)
+{
+    count(c, b, -1u);
+    b->settling = sectors;
+    count(c, b, 1);
+}
+
+static void take_back(struct cache *c, struct block *b, uint8_t dirty, uint8_t leaving)
+{
+    if (dirty == b->dirty && leaving == b->leaving)
+        return;
+    struct line *line = line_find(&c->lines, block_number(b) / c->lines.blocks);
+    dirt_set(c, line, b, dirty, leaving);
+    line_settle(&c->lines, line);
 }
 
 void dirt_clean(struct cache *c, struct block *b, uint8_t sectors)
 {
-    if ((b->dirty & sectors) == 0)
-        return;
-    struct line *line = line_find(&c->lines, block_number(b) / c->lines.blocks);
-    dirt_set(c, line, b, (uint8_t)(b->dirty & ~sectors), b->leaving);
-    line_settle(&c->lines, line);
+    dirt_settle(c, b, (uint8_t)(b->settling & ~sectors));
+    take_back(c, b, (uint8_t)(b->dirty & ~sectors), b->leaving);
+}
+
+void dirt_drop(struct cache *c, struct block *b, uint8_t sectors)
+{
+    dirt_settle(c, b, (uint8_t)(b->settling & ~sectors));
+    take_back(c, b, (uint8_t)(b->dirty & ~sectors), (uint8_t)(b->leaving & ~sectors));
 }
 
 static bool is_dirty(const struct cache *c, uint64_t number)

@@ -49,18 +49,23 @@ static void drain_failed(struct cache *c, enum blk_status status)
         return;
     }
     c->emptied = true;
-    log_error("cache %s: closed with %lu KiB that could not be written: %s; they are lost", c->dev.name,
-              (unsigned long)c->dirty_blocks * (PAGE_BYTES / 1024), blk_status_name(status));
+    log_error("cache %s: closed with %lu KiB that could not be written: %s; %s", c->dev.name,
+              (unsigned long)c->dirty_blocks * (PAGE_BYTES / 1024), blk_status_name(status),
+              c->o.arena != NULL && !c->bare ? "they stay in its arena" : "they are lost");
 }
 
 static void drain_succeeded(struct cache *c)
 {
     absorb_hold(c, false);
+    c->bare = false;
+    mode_look(c);
     claim_look(c);
 }
 
 static void drain_over(struct cache *c, enum blk_status status)
 {
+    if (status == BLK_OK && settle_holds_drain(c))
+        return;
     c->draining = false;
     if (status != BLK_OK)
         drain_failed(c, status);
@@ -73,12 +78,21 @@ static void drain_over(struct cache *c, enum blk_status status)
     cache_close_if_idle(c);
 }
 
+void flush_drain_settled(struct cache *c, enum blk_status status)
+{
+    drain_over(c, status);
+}
+
 /* --- flushes --- */
 
 static void flush_answer(struct cache *c, struct blk_req *req, enum blk_status status)
 {
     if (req == &c->drain)
         drain_over(c, status);
+    else if (req == &c->settle.flush)
+        settle_asked_over(c);
+    else if (req->flags & CACHE_CHANGE)
+        change_flushed(req, status);
     else
         blk_complete(req, status == BLK_MEDIA ? BLK_GONE : status); /* there is no place to name */
 }
@@ -105,6 +119,7 @@ void flush_go_on(struct cache *c)
     if (c->flushing || STAILQ_EMPTY(&c->flush_next))
         return;
     c->flushing = true;
+    settle_flush_begins(c);
     STAILQ_CONCAT(&c->flush_now, &c->flush_next);
     c->flush = (struct blk_req){.op = BLK_FLUSH, .done = flush_done};
     blk_submit(c->below, &c->flush);
@@ -118,6 +133,7 @@ static void flush_done(struct blk_req *child)
     struct blk_req *req;
     STAILQ_CONCAT(&now, &c->flush_now);
     c->flushing = false;
+    settle_flush_ends(c, status);
     flush_go_on(c);
     while ((req = STAILQ_FIRST(&now)) != NULL) {
         STAILQ_REMOVE_HEAD(&now, link);

@@ -91,7 +91,7 @@ bool mode_wants_claim(const struct cache *c)
 static enum cache_mode mode_of(const struct cache *c, const char **reason)
 {
     enum cache_mode mode = wanted_mode(c, reason);
-    if (!mode_wants_claim(c) || claim_is_held(c))
+    if (!mode_wants_claim(c) || (claim_is_held(c) && !c->bare))
         return mode;
     *reason = c->claim_refused ? "it could not be noted that the volume needs this cache"
                                : "it is being noted that the volume needs this cache";
@@ -118,9 +118,24 @@ void mode_tell(struct cache *c)
         blk_notify(&c->dev, BLK_EVENT_CACHE);
 }
 
+/*
+ * M4  What is kept while nothing can be promised (NONE) is not published. When something can be again, all of it is
+ *     destaged first.
+ */
+static void publish_look(struct cache *c)
+{
+    bool was = c->blocks.publishes;
+    c->blocks.publishes = c->o.arena != NULL && mode_wants_claim(c);
+    if (was || !c->blocks.publishes || c->dirty_blocks == 0)
+        return;
+    c->bare = true;
+    drain_start(c);
+}
+
 void mode_init(struct cache *c)
 {
     const char *reason;
+    publish_look(c);
     c->mode = mode_of(c, &reason);
     c->dev.info.volatile_cache = is_volatile(c);
     if (c->o.write_back)
@@ -132,6 +147,7 @@ void mode_look(struct cache *c)
 {
     const char *reason;
     enum cache_mode was = c->mode;
+    publish_look(c);
     c->mode = mode_of(c, &reason);
     if (c->mode == was)
         return;

@@ -216,7 +216,7 @@ static void fetched(struct cache *c, struct block *b, struct page *page, bool ok
     if (keep && guess)
         block_guessed(&c->blocks, b);
     if (keep)
-        block_fill(b, page);
+        block_fill(&c->blocks, b, page);
     else if (page != NULL)
         page_put(page);
 }
@@ -342,6 +342,10 @@ static bool wait_for_fetch(struct cache *c, struct blk_req *req)
 /* What came, and is not here: R3. */
 static void reader_go_on(struct cache *c, struct blk_req *req, const struct fetch_range *came)
 {
+    if (!request_fits(c, req)) {
+        blk_complete(req, BLK_INVALID);
+        return;
+    }
     while (req->scratch[0] < req->len && take(c, req, false))
         ;
     if (req->scratch[0] == req->len) {
@@ -426,6 +430,10 @@ static void status_done(struct blk_req *child)
 void read_status(struct cache *c, struct blk_req *req)
 {
     uint64_t from = end_of(req), to = 0;
+    if (!request_fits(c, req)) {
+        blk_complete(req, BLK_INVALID);
+        return;
+    }
     if (dirt_find(c, req->off, req->len, &from, &to) && from == req->off) {
         req->extent = to - from;
         req->written = true;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/arena.h"
 #include "core/check.h"
 #include "core/log.h"
 
@@ -55,7 +56,19 @@ struct model {
     struct call calls[DEPTH];
     struct sent sent[SENT];
     unsigned next_sent;
+
+    struct arena_memory memory;
+    uint8_t *persistent; /* what of it survives a power failure */
+    struct arena *arena;
+    struct cache_owner owner;
+    bool claimed, claim_refused;  /* it stands; the last answer was no */
+    bool claim_asked, claim_held; /* what the owner is thinking about */
+    struct timer claim;
+    unsigned kill_in; /* so many steps; 0: not */
+    struct model *next;
 };
+
+static void kill_step(struct model *m);
 
 static uint64_t pick(struct model *m, uint64_t count)
 {
@@ -222,6 +235,19 @@ static void collapse(struct model *m, uint64_t sector, uint64_t value, const cha
     s->entries[0] = (struct entry){.value = value, .answered = 0, .superseded = NEVER, .buried = NEVER, .ok = true};
 }
 
+/* What it is now; the power may still turn it into what it may also be. */
+static void narrow(struct model *m, uint64_t sector, uint64_t value)
+{
+    struct sector *s = &m->sectors[sector];
+    bool may = false;
+    for (unsigned i = 0; i < s->count; i++) {
+        may = may || (s->entries[i].value == value && s->entries[i].superseded == NEVER);
+        if (s->entries[i].value != value)
+            s->entries[i].superseded = MIN(s->entries[i].superseded, m->now);
+    }
+    cr_assert(may, "%s, seed %lu: in the next life sector %lu is %lx", m->o->cache.name, m->o->seed, sector, value);
+}
+
 /* --- the driver --- */
 
 static void next_call(struct model *m, struct call *call);
@@ -230,6 +256,7 @@ static void call_done(struct blk_req *req)
 {
     struct call *call = container_of(req, struct call, req);
     struct model *m = call->model;
+    kill_step(m);
     m->now++;
     call->durable = req->flags & BLK_FUA || !m->dev->info.volatile_cache;
     if (blk_op_writes(req->op))
@@ -244,6 +271,7 @@ static void call_done(struct blk_req *req)
         page_put_all(call->pages, page_count_for(req->off, req->len));
     call->busy = false;
     m->in_flight--;
+    kill_step(m);
     if (m->left > 0)
         next_call(m, call);
 }
@@ -324,6 +352,7 @@ static void work_until(struct model *m, unsigned left)
 {
     while (m->left > left || (left == 0 && m->in_flight > 0)) {
         testloop_run_ready(m->t);
+        kill_step(m);
         uint64_t next = loop_next_timer_ns(&m->t->loop);
         if (m->in_flight == 0)
             break;
@@ -332,8 +361,7 @@ static void work_until(struct model *m, unsigned left)
     }
 }
 
-/* Look at everything through the cache, and then at what is below once it is closed. */
-static void look_at_all(struct model *m)
+static void look_through_cache(struct model *m, bool at_end)
 {
     uint8_t *bytes = malloc(DISK);
     cr_assert(bytes != NULL);
@@ -341,10 +369,24 @@ static void look_at_all(struct model *m)
         len = MIN((uint64_t)LONGEST, DISK - at);
         cr_assert_eq(test_io(m->t, m->dev, BLK_READ, 0, at, bytes + at, len), BLK_OK);
     }
-    for (uint64_t i = 0; i < SECTORS; i++)
-        collapse(m, i, value_at(bytes + i * SECTOR, i), "at the end", false);
+    for (uint64_t i = 0; i < SECTORS; i++) {
+        if (at_end)
+            collapse(m, i, value_at(bytes + i * SECTOR, i), "at the end", false);
+        else
+            narrow(m, i, value_at(bytes + i * SECTOR, i));
+    }
+    m->now++;
     free(bytes);
+}
+
+/* Look at everything through the cache, and then at what is below once it is closed. */
+static void look_at_all(struct model *m)
+{
+    look_through_cache(m, true);
     test_close(m->t, m->dev);
+    cr_assert(m->arena == NULL || (arena_published(m->arena) == 0 && (!m->claimed || m->claim_refused)),
+              "%s, seed %lu: closed, %lu published, claimed %d", m->o->cache.name, m->o->seed,
+              arena_published(m->arena), m->claimed);
     for (uint64_t i = 0; i < SECTORS; i++)
         collapse(m, i, value_at(m->disk->seen + i * SECTOR, i), "closed, below,", false);
     for (uint64_t i = 0; i < SECTORS; i++)
@@ -404,33 +446,187 @@ static void no_log(enum log_level level, const char *line)
     (void)line;
 }
 
-static struct model *model_create(const struct model_options *o)
+/* --- the arena, the claim, and kills --- */
+
+static void on_persist(struct arena_memory *memory, uint64_t off, uint64_t len)
+{
+    struct model *m = container_of(memory, struct model, memory);
+    kill_step(m);
+    memcpy(m->persistent + off, (uint8_t *)memory->base + off, len);
+    kill_step(m);
+}
+
+static void on_change(struct cache_owner *owner, struct cache *cache)
+{
+    (void)owner;
+    (void)cache;
+}
+
+static void on_claim(struct cache_owner *owner, struct cache *cache, bool held)
+{
+    struct model *m = container_of(owner, struct model, owner);
+    (void)cache;
+    m->claim_asked = true;
+    m->claim_held = held;
+    timer_start(&m->t->loop, &m->claim, pick(m, 3) * 1000000);
+}
+
+static void claim_fire(struct timer *timer)
+{
+    struct model *m = container_of(timer, struct model, claim);
+    bool ok = pick(m, 4) != 0;
+    kill_step(m);
+    m->claim_asked = false;
+    m->claim_refused = !ok;
+    m->claimed = ok ? m->claim_held : m->claimed;
+    cache_claimed(m->cache, m->claim_held, ok);
+}
+
+/* What a new life may find, and no more than that. */
+static void entries_left(struct model *m, const struct model *before)
+{
+    m->now = before->now + 1;
+    m->values = before->values;
+    for (unsigned i = 0; i < SECTORS; i++) {
+        const struct sector *from = &before->sectors[i];
+        struct sector *to = &m->sectors[i];
+        to->count = 0;
+        for (unsigned k = 0; k < from->count; k++) {
+            if (from->entries[k].buried != NEVER)
+                continue;
+            struct entry *e = &to->entries[to->count++];
+            *e = from->entries[k];
+            e->superseded = NEVER;
+            e->answered = MIN(e->answered, m->now);
+            e->ok = false;
+        }
+        to->entries[0].ok = to->count == 1;
+    }
+}
+
+/* What is not published is of no account. */
+static void arena_scramble(struct model *m)
+{
+    uint64_t pages = m->o->cache.bytes / PAGE_BYTES;
+    uint8_t *headers = (uint8_t *)m->memory.base + 2 * PAGE_BYTES;
+    uint8_t *first = (uint8_t *)m->memory.base + m->memory.bytes - pages * PAGE_BYTES;
+    for (uint64_t i = 0; i < pages; i++) {
+        uint64_t state;
+        memcpy(&state, headers + i * 16 + 8, 8);
+        if (state != 0 || pick(m, 2))
+            continue;
+        test_fill(headers + i * 16, 8, m->seed);
+        test_fill(first + i * PAGE_BYTES, PAGE_BYTES, m->seed + 1);
+    }
+}
+
+static void arena_left(struct model *m, const struct model *before, bool power)
+{
+    uint64_t *to = m->memory.base;
+    const uint64_t *is = before->memory.base, *persistent = (const uint64_t *)before->persistent;
+    for (uint64_t i = 0; i < m->memory.bytes / 8; i++)
+        to[i] = power && is[i] != persistent[i] && pick(m, 2) ? persistent[i] : is[i];
+    arena_scramble(m);
+    if (m->persistent != NULL)
+        memcpy(m->persistent, m->memory.base, m->memory.bytes);
+}
+
+static void arena_get(struct model *m)
+{
+    static const struct arena_identity identity = {.name = "model"};
+    struct arena_report report;
+    enum arena_verdict verdict = arena_look(m->memory.base, m->memory.bytes, &report);
+    cr_assert_eq(report.torn_blocks, 0, "%s, seed %lu: %lu torn, block %lu", m->o->cache.name, m->o->seed,
+                 report.torn_blocks, report.torn[0]);
+    cr_assert(!m->claimed || verdict >= ARENA_CLEAN, "%s, seed %lu: claimed, and %s", m->o->cache.name, m->o->seed,
+              arena_verdict_name(verdict));
+    m->arena = m->claimed ? arena_open(&m->memory, false) : arena_create(&m->memory, &identity, m->o->cache.bytes);
+    cr_assert(m->arena != NULL);
+}
+
+static struct model *model_create(const struct model_options *o, uint64_t seed);
+
+/* The killed one goes on in a world of its own, and ends well. */
+static void kill_step(struct model *m)
+{
+    if (m->kill_in == 0 || --m->kill_in > 0)
+        return;
+    struct model *next = model_create(m->o, m->seed + 17);
+    bool power = m->o->arena == MODEL_PMEM && pick(next, 2);
+    m->next = next;
+    entries_left(next, m);
+    trialdisk_leave(m->disk, next->disk, power);
+    arena_left(next, m, power);
+    next->claimed = m->claim_asked && pick(next, 2) ? m->claim_held : m->claimed;
+}
+
+static struct model *model_create(const struct model_options *o, uint64_t seed)
 {
     struct model *m = calloc(1, sizeof *m);
     cr_assert(m != NULL);
     log_setup(no_log, LOG_LEVEL_ERROR);
     m->o = o;
-    m->seed = o->seed;
+    m->seed = seed;
     m->sectors = calloc(SECTORS, sizeof *m->sectors);
     cr_assert(m->sectors != NULL);
     for (unsigned i = 0; i < SECTORS; i++) {
         m->sectors[i].count = 1;
         m->sectors[i].entries[0] = (struct entry){.superseded = NEVER, .buried = NEVER, .ok = true};
     }
-    m->t = testloop_create(DEPTH * (LONGEST / PAGE_BYTES + 1) * 2, o->seed + 1);
+    m->t = testloop_create(DEPTH * (LONGEST / PAGE_BYTES + 1) * 2, seed + 1);
     m->disk = trialdisk_create(&m->t->loop, DISK, SECTOR, 5 * 16 * 1024);
-    m->disk->seed = o->seed + 2;
+    m->disk->seed = seed + 2;
     m->disk->latency_ns = pick(m, 4) == 0 ? 0 : 1000000;
     m->disk->replaces = pick(m, 2);
-    m->cache = cache_create(&m->disk->dev, &o->cache);
-    cr_assert(m->cache != NULL);
-    m->dev = cache_dev(m->cache);
+    if (o->arena != MODEL_NO_ARENA) {
+        uint64_t bytes = arena_bytes(o->cache.bytes);
+        m->memory = (struct arena_memory){.base = aligned_alloc(PAGE_BYTES, bytes), .bytes = bytes};
+        memset(m->memory.base, 0, bytes);
+    }
+    if (o->arena == MODEL_PMEM) {
+        m->persistent = calloc(1, m->memory.bytes);
+        m->memory.persist = on_persist;
+    }
+    m->owner = (struct cache_owner){.changed = on_change, .claim = on_claim};
+    m->claim.fire = claim_fire;
     return m;
 }
 
-void model_run(const struct model_options *o)
+static void model_start(struct model *m)
 {
-    struct model *m = model_create(o);
+    struct cache_options options = m->o->cache;
+    if (m->o->arena != MODEL_NO_ARENA) {
+        arena_get(m);
+        options.arena = m->arena;
+        options.owner = &m->owner;
+        options.claimed = m->claimed;
+    }
+    m->cache = cache_create(&m->disk->dev, &options);
+    cr_assert(m->cache != NULL);
+    m->dev = cache_dev(m->cache);
+}
+
+static void model_destroy(struct model *m)
+{
+    test_close(m->t, &m->disk->dev);
+    testloop_destroy(m->t);
+    if (m->arena != NULL)
+        arena_close(m->arena);
+    free(m->memory.base);
+    free(m->persistent);
+    free(m->sectors);
+    free(m);
+}
+
+/* Returns the next one, if this one was killed. */
+static struct model *model_live(struct model *m, unsigned life)
+{
+    const struct model_options *o = m->o;
+    if (life < o->kills)
+        m->kill_in = 1 + (unsigned)pick(m, pick(m, 3) ? o->requests : 8);
+    model_start(m);
+    if (life > 0 && pick(m, 2))
+        look_through_cache(m, false);
     m->disk->fail_percent = o->fail_percent;
     work(m, o->requests);
     if (o->cut) {
@@ -446,8 +642,14 @@ void model_run(const struct model_options *o)
         sent_over(m, &m->sent[i]);
     m->disk->fail_percent = 0;
     look_at_all(m);
-    test_close(m->t, &m->disk->dev);
-    testloop_destroy(m->t);
-    free(m->sectors);
-    free(m);
+    return m->next;
+}
+
+void model_run(const struct model_options *o)
+{
+    struct model *m = model_create(o, o->seed), *next;
+    for (unsigned life = 0; m != NULL; life++, m = next) {
+        next = model_live(m, life);
+        model_destroy(m);
+    }
 }

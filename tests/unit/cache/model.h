@@ -6,6 +6,11 @@
  * superseded when another change that began after it ended has itself ended: then no read that begins later may see it.
  * It is buried when that other change is durable: then it may not be seen after a power cut either. A change that
  * failed may or may not have happened, or yet happen, until another supersedes it; itself it supersedes nothing.
+ *
+ * With an arena the process is killed, several times, at any event and between any two steps of a change in the arena. The
+ * next life begins with the arena as it was left, what is of no account in it scrambled, and with the disk as it was left,
+ * what was in flight there done or not. An arena that outlives power loses what was not made persistent, 8 bytes at a
+ * time, and the disk loses what was not flushed. An arena that is not claimed is formatted.
  */
 #ifndef TESTS_UNIT_CACHE_MODEL_H
 #define TESTS_UNIT_CACHE_MODEL_H
@@ -21,6 +26,8 @@ struct model_options {
     bool power_changes; /* the battery is healthy now and then */
     bool limit_changes; /* so is the limit of dirty data */
     bool hot;           /* a few places are asked for again and again */
+    enum { MODEL_NO_ARENA, MODEL_ARENA, MODEL_PMEM } arena;
+    unsigned kills; /* at most */
     struct cache_options cache;
 };
 

@@ -59,6 +59,52 @@ Test(cache_model, a_volume_with_errors_loses_nothing)
     run_ways((struct model_options){.fail_percent = 8, .cut = true});
 }
 
+static const struct {
+    struct cache_options cache;
+    int arena;
+    bool cut;
+} arenas[] = {
+    {{.name = "forced, arena", .write_back = true, .protection = CACHE_PROTECT_FORCED}, MODEL_ARENA, false},
+    {{.name = "battery, arena", .write_back = true, .protection = CACHE_PROTECT_BATTERY}, MODEL_ARENA, true},
+    {{.name = "battery, or flush, arena",
+      .write_back = true,
+      .protection = CACHE_PROTECT_BATTERY,
+      .flush_when_bad = true},
+     MODEL_ARENA,
+     true},
+    {{.name = "pmem", .write_back = true, .protection = CACHE_PROTECT_PMEM}, MODEL_PMEM, false},
+    {{.name = "pmem, young",
+      .write_back = true,
+      .protection = CACHE_PROTECT_PMEM,
+      .low_percent = 5,
+      .high_percent = 30,
+      .age_ms = 1,
+      .idle_ms = 1},
+     MODEL_PMEM,
+     false},
+};
+
+static void run_arenas(struct model_options options)
+{
+    for (unsigned i = 0; i < ARRAY_LENGTH(arenas); i++) {
+        options.cache = arenas[i].cache;
+        options.arena = arenas[i].arena;
+        options.cut = arenas[i].cut;
+        options.power_changes = options.cache.protection == CACHE_PROTECT_BATTERY;
+        run_seeds(options);
+    }
+}
+
+Test(cache_model, over_an_arena_what_was_answered_survives_when_the_process_is_killed)
+{
+    run_arenas((struct model_options){.limit_changes = true, .kills = 3});
+}
+
+Test(cache_model, over_an_arena_and_a_volume_with_errors_nothing_is_lost)
+{
+    run_arenas((struct model_options){.fail_percent = 8, .kills = 3});
+}
+
 Test(cache_model, forced_write_back_reads_what_was_written)
 {
     struct cache_options forced = {.name = "forced", .write_back = true, .protection = CACHE_PROTECT_FORCED};

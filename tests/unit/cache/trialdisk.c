@@ -203,6 +203,24 @@ void trialdisk_cut(struct trialdisk *disk)
             memcpy(disk->seen + at, disk->stable + at, SECTOR);
 }
 
+void trialdisk_leave(struct trialdisk *disk, struct trialdisk *to, bool power)
+{
+    uint64_t size = disk->dev.info.size;
+    memcpy(to->seen, disk->seen, size);
+    for (unsigned i = 0; i < TRIAL_SLOTS; i++) {
+        const struct blk_req *req = disk->slots[i].req;
+        for (uint64_t at = 0; req != NULL && blk_op_writes(req->op) && at < req->len; at += SECTOR)
+            if (chance(to, 50))
+                change_bytes(to->seen, req, req->off + at, SECTOR);
+    }
+    memcpy(to->stable, disk->stable, size);
+    if (power)
+        trialdisk_cut(to);
+    if (power)
+        memcpy(to->stable, to->seen, size);
+    memcpy(to->done, to->seen, size);
+}
+
 static void trialdisk_close(struct blkdev *dev, struct task *closed)
 {
     struct trialdisk *disk = container_of(dev, struct trialdisk, dev);

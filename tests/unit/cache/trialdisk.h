@@ -44,5 +44,10 @@ void trialdisk_release(struct trialdisk *disk); /* hold no more, and let go of w
 unsigned trialdisk_held(const struct trialdisk *disk);
 /* The power was cut: each sector that was not stable is kept or lost. For a look at ->seen. */
 void trialdisk_cut(struct trialdisk *disk);
+/*
+ * Whoever used it was killed now: another disk begins as this one is left. What is in flight is done or not, a sector at a
+ * time; with `power`, which fails too, what was not stable is kept or lost.
+ */
+void trialdisk_leave(struct trialdisk *disk, struct trialdisk *to, bool power);
 
 #endif
