@@ -28,7 +28,11 @@ struct bench {
 
 static void add_export(struct bench *b, const char *name, bool read_only, bool hidden)
 {
-    struct nbd_export_options options = {name, "a disk to be fuzzed", &b->disk->dev, read_only, hidden};
+    struct nbd_export_options options = {.name = name,
+                                         .description = "a disk to be fuzzed",
+                                         .dev = &b->disk->dev,
+                                         .read_only = read_only,
+                                         .hidden = hidden};
     ASSERT(nbd_server_add_export(b->server, &options) == 0);
 }
 
