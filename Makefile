@@ -131,7 +131,7 @@ FIRST ?= 1
 JOBS  ?= 2
 simulate := $(B)/tests/sim/simulate
 sim_parts := $(call obj,$(filter-out $(if $(SAN),%/shortcuts.c),$(wildcard tests/sim/*.c)) tests/unit/lib/testloop.c \
-               tests/unit/lib/gf_reference.c) $(call lib,raid core)
+               tests/unit/lib/gf_reference.c) $(call lib,cache raid core)
 sim_link   = $(CC) $(ALL_LDFLAGS) $(patsubst %,-Wl$(comma)--wrap=%,volume_open $(if $(SAN),,mmap munmap superblock_text_write superblock_text_read))
 sim_libs   = $(shell $(PKG_CONFIG) --libs libisal jansson)
 $(simulate): $(sim_parts)
@@ -148,7 +148,7 @@ sim-short: $(simulate)
 	$(Q)$(simulate) --seeds 1..4000 -j $(JOBS) --seconds $(SIM_SECONDS)
 # Others with each change of what is simulated, and the same ones for the same sources.
 sim-fresh: $(simulate)
-	$(Q)first=$$(cat core/*.[ch] raid/*.[ch] tests/sim/*.[ch] | cksum | cut -d' ' -f1)0000000; echo "fresh seeds from $$first"; \
+	$(Q)first=$$(cat core/*.[ch] raid/*.[ch] cache/*.[ch] tests/sim/*.[ch] | cksum | cut -d' ' -f1)0000000; echo "fresh seeds from $$first"; \
 	  $(simulate) --seeds $$first..$$((first + 9999999)) -j $(JOBS) --seconds $(SIM_SECONDS)
 
 # Known mistakes, one after the other: each must be caught. The short form: those that are caught soon.

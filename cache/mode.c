@@ -12,8 +12,8 @@
  * M1  From the moment on when SAFE is left nothing more is kept on the strength of what protected it, and no flush is
  *     answered before what was dirty is below and flushed. It is destaged and flushed, asked for or not, until that
  *     succeeds. So it is when LOGGED is left.
- * M2  Writes that were kept in SAFE but not answered yet (they waited for room) are, in STRICT, answered when that is
- *     done.
+ * M2  Writes that were kept in SAFE but not answered yet (they waited for room) are answered when that is done: in STRICT
+ *     all are to be durable then, in NONE those with FUA.
  * M3  volatile_cache changes in the same call; watchers of the device, and the owner, hear of it in the same turn.
  */
 #include "cache/cache_impl.h"
@@ -152,7 +152,7 @@ void mode_look(struct cache *c)
     if (c->mode == was)
         return;
     mode_tell(c);
-    absorb_hold(c, was == CACHE_SAFE && c->mode == CACHE_STRICT && !STAILQ_EMPTY(&c->delayed)); /* M2 */
+    absorb_hold(c, was == CACHE_SAFE && !STAILQ_EMPTY(&c->delayed)); /* M2 */
     if (modes[was].promises)
         drain_start(c); /* M1 */
     change_go_on(c);

@@ -8,10 +8,11 @@
 const char *sim_action_name(enum action_kind kind)
 {
     static const char *const names[ACT_KINDS] = {
-        "load",   "run",   "quiet",  "verify",   "spoil",   "reads fail", "time-outs", "writes fail", "slow",
-        "vanish", "die",   "cable",  "replug",   "fail",    "online",     "kill",      "power",       "stop",
-        "split",  "scrub", "unplug", "calm",     "rebuilt", "opening",    "aftermath", "pace",        "replace",
-        "log",    "owed",  "pulled", "returned", "joined",  "init",       "mended",    "alone",       "replaced"};
+        "load",      "run",    "quiet",   "verify",   "spoil",   "reads fail", "time-outs", "writes fail",
+        "slow",      "vanish", "die",     "cable",    "replug",  "fail",       "online",    "kill",
+        "power",     "stop",   "split",   "scrub",    "unplug",  "calm",       "rebuilt",   "opening",
+        "aftermath", "pace",   "replace", "log",      "owed",    "pulled",     "returned",  "joined",
+        "init",      "mended", "alone",   "replaced", "battery", "mains",      "cache"};
     return names[kind];
 }
 
@@ -611,7 +612,10 @@ void sim_action(struct sim *s, const struct action *action)
                                                                          [ACT_INIT] = act_init,
                                                                          [ACT_MENDED] = scene_mended,
                                                                          [ACT_ALONE] = scene_alone,
-                                                                         [ACT_REPLACED] = scene_replaced};
+                                                                         [ACT_REPLACED] = scene_replaced,
+                                                                         [ACT_BATTERY] = act_battery,
+                                                                         [ACT_MAINS] = act_mains,
+                                                                         [ACT_CACHE] = act_cache};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

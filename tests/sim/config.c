@@ -170,7 +170,7 @@ static bool suits_theme(enum raid_level level, enum action_kind theme)
     return theme != ACT_SPLIT || level == RAID_1 || level == RAID_10;
 }
 
-void config_draw(struct sim *s, enum action_kind theme)
+void config_draw(struct sim *s, enum action_kind theme, enum sim_caches caches)
 {
     struct dice dice = dice_for(s->seed, 1);
     struct sim_config *c = &s->config;
@@ -204,6 +204,7 @@ void config_draw(struct sim *s, enum action_kind theme)
     draw_consistency(s);
     draw_weights(s, &dice);
     draw_init(s);
+    caches_draw(s, caches);
     draw_actions(s, &dice);
     c->scarce = dice_one_in(&dice, c->theme == ACT_OWED ? 1 : 4); /* then rows are rebuilt one by one */
     dice = dice_for(s->seed, 7);

@@ -18,11 +18,12 @@ static bool rows_whole(const struct sim *s, const struct sim_io *io)
     return true;
 }
 
-static void refused_change(struct sim *s, struct sim_io *io)
+void load_refused(struct sim *s, unsigned volume, const struct blk_req *req)
 {
-    struct model *m = s->volumes[io->volume].model;
     bool goes_on = !peek_frozen(s->array);
-    model_row_broken(m, io->req.off, io->req.len, goes_on);
+    if (goes_on && req->status == BLK_MEDIA) /* what is bad is on disk */
+        return;
+    model_row_broken(s->volumes[volume].model, req->off, req->len, goes_on);
     for (unsigned slot = 0; goes_on && slot < s->config.members; slot++)
         if (!(peek_slots(s->array, MEMBER_ONLINE) & sim_bit(slot)))
             world_slot_lost(s, slot);
@@ -49,6 +50,19 @@ static void check_bytes(struct sim *s, const struct sim_io *io)
         model_read_settles(v->model, io->read, req->off, req->len, bytes);
 }
 
+/* Where nothing was written there are zeroes. */
+static void check_unwritten(struct sim *s, const struct sim_io *io)
+{
+    static const uint8_t zeroes[SIM_IO_PAGES * PAGE_BYTES];
+    const struct sim_volume *v = &s->volumes[io->volume];
+    const struct blk_req *req = &io->req;
+    char why[512];
+    SIM_CHECK(s, req->extent > 0 && req->extent <= req->len, "%s: a status of %llu bytes", v->name,
+              (unsigned long long)req->extent);
+    SIM_CHECK(s, req->written || model_read(v->model, io->read, req->off, req->extent, zeroes, why, sizeof why),
+              "%s: said to be unwritten: %s", v->name, why);
+}
+
 static void heard(struct sim *s, struct sim_io *io)
 {
     struct sim_volume *v = &s->volumes[io->volume];
@@ -57,18 +71,19 @@ static void heard(struct sim *s, struct sim_io *io)
     sim_trace(s, "    %s #%u %s %llu +%llu: %s", v->name, io->op, blk_op_name(req->op), (unsigned long long)req->off,
               (unsigned long long)req->len, blk_status_name(req->status));
     check_status(s, io);
-    if (req->op == BLK_READ) {
-        if (good)
+    if (req->op == BLK_READ || req->op == BLK_STATUS) {
+        if (good && req->op == BLK_READ)
             check_bytes(s, io);
+        else if (good)
+            check_unwritten(s, io);
         model_read_end(v->model, io->read);
     } else if (req->op == BLK_FLUSH) {
-        if (good)
+        if (good && io->counts)
             model_flushed(v->model, io->mark);
     } else {
-        bool durable = (req->flags & BLK_FUA) || !s->config.disk.volatile_cache;
-        model_changed(v->model, io->op, good, durable);
-        if (!good && (req->status != BLK_MEDIA || peek_frozen(s->array))) /* else what is bad is on disk */
-            refused_change(s, io);
+        model_changed(v->model, io->op, good, caches_promise(s, io));
+        if (!good && !v->model->cached)
+            load_refused(s, io->volume, req);
     }
 }
 
@@ -111,7 +126,7 @@ static bool announce(struct sim *s, struct sim_io *io, const struct blkdev *dev)
     io->op = 0;
     if (req->op == BLK_FLUSH) {
         io->mark = model_flush(m);
-    } else if (req->op == BLK_READ) {
+    } else if (req->op == BLK_READ || req->op == BLK_STATUS) {
         io->read = model_read_begin(m);
         io->whole = rows_whole(s, io);
     } else {
@@ -122,10 +137,32 @@ static bool announce(struct sim *s, struct sim_io *io, const struct blkdev *dev)
     return true;
 }
 
+/* A flush that a safe cache answers at once settles nothing: then it is emptied. */
+static bool ask_to_empty(struct sim *s, unsigned volume)
+{
+    struct sim_io *io = io_free(s);
+    struct cache *cache = s->volumes[volume].cache.cache;
+    if (io == NULL || cache == NULL || s->crashed)
+        return false;
+    io->sim = s;
+    io->volume = volume;
+    io->req = (struct blk_req){.done = io_done};
+    io->mark = model_flush(s->volumes[volume].model);
+    io->counts = true;
+    io->busy = true;
+    io->began_ns = s->loop.now_ns;
+    s->ios_busy++;
+    sim_trace(s, "    %s: its cache is emptied", s->volumes[volume].name);
+    cache_drain(cache, &io->req);
+    return true;
+}
+
+static bool ask_to_settle(struct sim *s, unsigned volume);
+
 static bool ask(struct sim *s, unsigned volume, enum blk_op op, unsigned flags, uint64_t off, uint64_t len)
 {
     struct sim_io *io = io_free(s);
-    struct blkdev *dev = s->array == NULL ? NULL : array_volume(s->array, s->volumes[volume].name);
+    struct blkdev *dev = caches_dev(s, volume);
     uint32_t pages = blk_op_has_data(op) ? page_count_for(off, len) : 0;
     if (io == NULL || dev == NULL || s->crashed)
         return false;
@@ -134,7 +171,9 @@ static bool ask(struct sim *s, unsigned volume, enum blk_op op, unsigned flags, 
     io->req = (struct blk_req){.op = op, .flags = flags, .off = off, .len = len, .done = io_done};
     world_look(s);
     if (!announce(s, io, dev))
-        return op != BLK_FLUSH && ask(s, volume, BLK_FLUSH, 0, 0, 0);
+        return op != BLK_FLUSH && ask_to_settle(s, volume);
+    io->counts = caches_flush_counts(s, volume);
+    io->early = false;
     if (pages > 0) {
         bool got = page_pool_get(s->loop.pages, io->pages, pages);
         SIM_CHECK(s, got, "no pages for a request");
@@ -149,6 +188,22 @@ static bool ask(struct sim *s, unsigned volume, enum blk_op op, unsigned flags, 
               flags & BLK_FUA ? " fua" : "", (unsigned long long)off, (unsigned long long)len);
     blk_submit(dev, &io->req);
     return true;
+}
+
+/* Of what the model knows of a block some must become certain before it can follow more. */
+static bool ask_to_settle(struct sim *s, unsigned volume)
+{
+    return caches_flush_counts(s, volume) ? ask(s, volume, BLK_FLUSH, 0, 0, 0) : ask_to_empty(s, volume);
+}
+
+bool load_empty(struct sim *s, unsigned volume)
+{
+    load_drain(s);
+    if (s->crashed || !ask_to_empty(s, volume))
+        return false;
+    const struct sim_io *io = &s->ios[0]; /* the first that was free */
+    load_drain(s);
+    return !s->crashed && io->req.status == BLK_OK;
 }
 
 static enum blk_op draw_op(struct dice *dice)
@@ -193,7 +248,12 @@ bool load_one(struct sim *s, struct dice *dice)
     if (op != BLK_FLUSH)
         draw_range(s, dice, &s->volumes[volume], &off, &len);
     bool fua = (op == BLK_WRITE || op == BLK_WRITE_ZEROES) && dice_one_in(dice, s->config.fua_one_in);
-    return ask(s, volume, op, fua ? BLK_FUA : 0, off, len);
+    unsigned flags = fua ? BLK_FUA : 0;
+    if (s->volumes[volume].cache.cache != NULL && op != BLK_FLUSH) {
+        flags |= dice_one_in(dice, 20) ? BLK_BACKGROUND : 0;
+        op = op == BLK_READ && dice_one_in(dice, 4) ? BLK_STATUS : op;
+    }
+    return ask(s, volume, op, flags, off, len);
 }
 
 void load_drain(struct sim *s)

@@ -41,9 +41,12 @@ struct model *model_create(const struct layout *layout, enum sb_consistency cons
     m->hole = calloc(m->rows, 1);
     m->torn = calloc(sectors(m), 1);
     m->mended = calloc(m->rows, layout->spec.chunk / SIM_SECTOR);
-    ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL && m->torn != NULL && m->mended != NULL);
+    m->unsure = calloc(m->rows, 1);
+    ASSERT(m->cells != NULL && m->touched != NULL && m->hole != NULL && m->torn != NULL && m->mended != NULL &&
+           m->unsure != NULL);
     (void)op_add(
-        m, (struct model_op){.len = size, .ok = true, .durable = true, .zero = true, .any = garbage, .settled = true});
+        m, (struct model_op){
+               .len = size, .ok = true, .kept = true, .durable = true, .zero = true, .any = garbage, .settled = true});
     m->clock = 1;
     return m;
 }
@@ -62,6 +65,7 @@ struct model *model_clone(const struct model *from)
     m->touched = copy_of(from->touched, sectors(m) * sizeof *m->touched);
     m->ops = copy_of(from->ops, m->ops_room * sizeof *m->ops);
     m->hole = copy_of(from->hole, m->rows);
+    m->unsure = copy_of(from->unsure, m->rows);
     m->torn = copy_of(from->torn, sectors(m));
     m->mended = copy_of(from->mended, m->rows * (m->layout.spec.chunk / SIM_SECTOR));
     for (uint32_t i = 0; i < m->touched_count; i++)
@@ -79,6 +83,7 @@ void model_destroy(struct model *m)
     free(m->hole);
     free(m->torn);
     free(m->mended);
+    free(m->unsure);
     free(m);
 }
 
@@ -159,9 +164,13 @@ uint32_t model_change(struct model *m, uint64_t off, uint64_t len, bool zero, bo
     uint64_t first = off / SIM_SECTOR, end = (off + len) / SIM_SECTOR;
     if (!has_room(m, first, end))
         return 0;
-    uint32_t number =
-        op_add(m, (struct model_op){
-                      .off = off, .len = len, .submit = ++m->clock, .answer = UINT64_MAX, .zero = zero, .any = any});
+    uint32_t number = op_add(m, (struct model_op){.off = off,
+                                                  .len = len,
+                                                  .submit = ++m->clock,
+                                                  .answer = UINT64_MAX,
+                                                  .side = m->cached ? MODEL_ABOVE : MODEL_DIRECT,
+                                                  .zero = zero,
+                                                  .any = any});
     for (uint64_t s = first; s < end; s++) {
         struct model_cell *cell = cell_at(m, s);
         cell->of[cell->count++] = (struct model_entry){number, UINT64_MAX};
@@ -169,13 +178,14 @@ uint32_t model_change(struct model *m, uint64_t off, uint64_t len, bool zero, bo
     return number;
 }
 
-void model_changed(struct model *m, uint32_t number, bool ok, bool fua)
+void model_changed(struct model *m, uint32_t number, bool ok, enum model_promise promise)
 {
     struct model_op *op = &m->ops[number];
     op->answer = ++m->clock;
     op->ok = ok;
-    op->durable = op->settled = ok && fua;
-    if (ok && !op->zero && !op->any)
+    op->kept = ok && promise >= MODEL_KEPT;
+    op->durable = op->settled = ok && promise == MODEL_DURABLE;
+    if (ok && !op->zero && !op->any && op->side == MODEL_DIRECT)
         model_rows_mended(m, op->off, op->len);
 }
 
@@ -188,12 +198,48 @@ void model_flushed(struct model *m, uint64_t submitted)
 {
     for (uint32_t i = 0; i < m->ops_count; i++) {
         struct model_op *op = &m->ops[i];
-        if (op->answer >= submitted)
+        if (op->answer >= submitted || op->side == MODEL_BELOW)
             continue;
-        op->durable = op->ok;
+        op->durable = op->kept = op->ok;
         op->settled = true;
     }
     m->clock++;
+}
+
+/* --- below a cache --- */
+
+uint32_t model_below_change(struct model *m, uint64_t off, uint64_t len)
+{
+    return op_add(
+        m, (struct model_op){.off = off, .len = len, .submit = ++m->clock, .answer = UINT64_MAX, .side = MODEL_BELOW});
+}
+
+void model_below_changed(struct model *m, uint32_t number, bool ok, bool durable, bool mends)
+{
+    struct model_op *op = &m->ops[number];
+    op->answer = ++m->clock;
+    op->settled = ok && durable;
+    if (ok && mends)
+        model_rows_mended(m, op->off, op->len);
+}
+
+void model_below_flushed(struct model *m, uint64_t submitted)
+{
+    for (uint32_t i = 0; i < m->ops_count; i++)
+        if (m->ops[i].side == MODEL_BELOW && m->ops[i].answer < submitted)
+            m->ops[i].settled = true;
+}
+
+void model_cache_begins(struct model *m, bool cached)
+{
+    m->cached = cached;
+    memset(m->unsure, 0, m->rows);
+}
+
+void model_cache_unsure(struct model *m, uint64_t off, uint64_t len)
+{
+    for (uint64_t row = off / m->layout.row_data; row <= (off + len - 1) / m->layout.row_data; row++)
+        m->unsure[row] = 1;
 }
 
 /* --- bytes --- */
@@ -325,9 +371,20 @@ static void ops_crash(struct model *m, bool power)
         struct model_op *op = &m->ops[i];
         if (op->answer == UINT64_MAX)
             op->answer = m->clock;
-        op->ok = op->ok && (op->durable || !power);
+        op->ok = op->ok && (power ? op->durable : op->kept);
     }
     m->clock++;
+}
+
+/* What a read found may be lost, and what it put aside so come back. */
+static void aside_no_more(struct model *m)
+{
+    for (uint32_t i = 0; i < m->touched_count; i++) {
+        struct model_cell *cell = m->cells[m->touched[i]];
+        cell_prune(m, cell, UINT64_MAX);
+        for (unsigned k = 0; k < cell->count; k++)
+            cell->of[k].aside = UINT64_MAX;
+    }
 }
 
 void model_crash(struct model *m, bool power)
@@ -335,12 +392,14 @@ void model_crash(struct model *m, bool power)
     memset(m->reads, 0, sizeof m->reads);
     model_hole_crash(m, power);
     ops_crash(m, power);
-    for (uint32_t i = 0; i < m->touched_count && power; i++) {
-        struct model_cell *cell = m->cells[m->touched[i]];
-        cell_prune(m, cell, UINT64_MAX);
-        for (unsigned k = 0; k < cell->count; k++)
-            cell->of[k].aside = UINT64_MAX;
-    }
+    if (power || m->cached)
+        aside_no_more(m);
+}
+
+void model_cache_lost(struct model *m)
+{
+    ops_crash(m, false);
+    aside_no_more(m);
 }
 
 void model_forget(struct model *m, uint64_t off, uint64_t len)
@@ -351,6 +410,7 @@ void model_forget(struct model *m, uint64_t off, uint64_t len)
                                                .submit = m->clock,
                                                .answer = m->clock,
                                                .ok = true,
+                                               .kept = true,
                                                .durable = true,
                                                .any = true,
                                                .settled = true});

@@ -9,6 +9,10 @@
  * in rows whose redundancy is right, with no write to the block under way.
  *
  * The one exception is the write hole: see model_chunk_lost() in model_hole.c.
+ *
+ * With a cache before the volume (`cached`) what initiators ask for and what the array is asked for are two things. The
+ * blocks follow the former; rows, and what may be wrong with their redundancy, the latter, which is told apart from it
+ * (model_below_*). What an answer promises depends on what protects the cache: enum model_promise.
  */
 #ifndef TESTS_SIM_MODEL_H
 #define TESTS_SIM_MODEL_H
@@ -20,10 +24,20 @@
 
 enum { MODEL_ENTRIES = 8, MODEL_READS = 64 };
 
+/* What a change that was answered well outlives. */
+enum model_promise {
+    MODEL_SEEN,    /* nothing: it can be read */
+    MODEL_KEPT,    /* the process */
+    MODEL_DURABLE, /* a loss of power too */
+};
+/* Who asked: an initiator, of the volume itself; of a cache before it; the cache, of the volume. */
+enum model_side { MODEL_DIRECT, MODEL_ABOVE, MODEL_BELOW };
+
 /* One write, discard, or other reason for a block to hold something. Number 0 is what the volume was created with. */
 struct model_op {
     uint64_t off, len, submit, answer; /* answer: UINT64_MAX while under way */
-    bool ok, durable;
+    enum model_side side;
+    bool ok, kept, durable;
     bool zero;    /* zeroes */
     bool any;     /* bytes that nobody knows */
     bool settled; /* what it may have done to its rows' redundancy is noted in `hole` */
@@ -48,6 +62,7 @@ struct model {
     struct layout layout;
     enum sb_consistency consistency;
     unsigned first_slot;
+    bool cached;
     uint64_t size, rows, clock;
     struct model_cell **cells; /* by sector; NULL: as created */
     uint32_t *touched;         /* sectors whose cell is not NULL */
@@ -58,6 +73,7 @@ struct model {
     uint8_t *hole;               /* by row */
     uint8_t *mended; /* by sector of a chunk, row by row: written since the last crash, with its redundancy */
     uint8_t *torn;   /* by sector, of rows in HOLE_OPEN: was being written with other chunks of its row */
+    uint8_t *unsure; /* by row: the cache has read from it while its redundancy was not known to be right */
 };
 
 /* `garbage`: nobody knows what was on the disks before; else they were zero. */
@@ -68,13 +84,24 @@ void model_destroy(struct model *model);
 
 /* A change is submitted: its number, or 0 if the model has no room to follow it (then do not). */
 uint32_t model_change(struct model *model, uint64_t off, uint64_t len, bool zero, bool any);
-void model_changed(struct model *model, uint32_t op, bool ok, bool fua);
+void model_changed(struct model *model, uint32_t op, bool ok, enum model_promise promise);
 /* The bytes of a write, for the sector at `off`. */
 void model_bytes(uint32_t op, uint64_t off, uint8_t *out);
 
 /* A flush is submitted: hand its time back when it was answered well. */
 uint64_t model_flush(struct model *model);
 void model_flushed(struct model *model, uint64_t submitted);
+
+/* The same of what a cache asks of the volume: for the rows' sake. */
+uint32_t model_below_change(struct model *model, uint64_t off, uint64_t len);
+void model_below_changed(struct model *model, uint32_t op, bool ok, bool durable, bool mends);
+void model_below_flushed(struct model *model, uint64_t submitted);
+/* A cache begins: it knows nothing. */
+void model_cache_begins(struct model *model, bool cached);
+/* It ends, and nobody knows whether it could write down what it had: what was not kept may be lost. */
+void model_cache_lost(struct model *model);
+/* The cache reads from these rows while they are not whole. */
+void model_cache_unsure(struct model *model, uint64_t off, uint64_t len);
 
 /* A read is submitted: its number, for model_read(). */
 unsigned model_read_begin(struct model *model);

@@ -46,7 +46,7 @@ void model_hole_crash(struct model *m, bool power)
 {
     for (uint32_t i = 1; i < m->ops_count; i++) {
         struct model_op *op = &m->ops[i];
-        if (op->answer != UINT64_MAX && (!power || op->settled))
+        if (op->side == MODEL_ABOVE || (op->answer != UINT64_MAX && (!power || op->settled)))
             continue;
         rows_mark(m, op->off, op->len, HOLE_OPEN);
         sectors_tear(m, op->off, op->len);
@@ -108,7 +108,7 @@ void model_row_broken(struct model *m, uint64_t off, uint64_t len, bool goes_on)
 
 bool model_row_is_whole(const struct model *m, uint64_t row, bool synced)
 {
-    return synced && !(m->hole[row] & HOLE_BROKEN);
+    return synced && !(m->hole[row] & HOLE_BROKEN) && !m->unsure[row];
 }
 
 /* Of these bytes those whose redundancy nobody has computed since. */

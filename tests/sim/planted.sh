@@ -6,8 +6,8 @@
 #   planted.sh BUILD [-j N] [NAME...]      BUILD: where the unchanged simulator has been built (build/release)
 #   planted.sh BUILD [-j N] --short        a handful, in as many corners, that are caught within a few seeds
 #
-# A limit may name the theme of all its runs (config.c): "500:owed" means 500 seeds with --theme owed. With -j several
-# mistakes are tried at once: each of N processes goes through the table and takes what no other has taken.
+# A limit may name the theme of all its runs (config.c): "500:owed" means 500 seeds with --theme owed. Mistakes of caches
+# are tried with --caches, "500:caches" and "500:caches:mains", all others with --no-caches. With -j several mistakes are tried at once: each of N processes goes through the table and takes what no other has taken.
 #
 # Only the changed source is compiled: its object stands before the archives when the simulator is linked. PLANT_CC,
 # PLANT_LINK and PLANT_PARTS (objects, archives, libraries) come from the Makefile.
@@ -19,7 +19,7 @@ jobs=1
 wanted=" $* "
 tree=$build/planted
 [ "$wanted" = " --short " ] && wanted=" labels-not-flushed rebuilding-member-read clean-before-flushed \
-rows-not-locked log-not-durable swept-while-one-is-away "
+rows-not-locked log-not-durable swept-while-one-is-away flush-on-a-bad-battery cleaned-though-written-meanwhile "
 bad=0
 
 # Nobody else has it.
@@ -59,15 +59,20 @@ plant() # name, limit, then file and expression in pairs
     name=$1 limit=$2 here=$tree/$1
     shift 2
     is_wanted "$name" || return
-    theme=
-    [ "$limit" != "${limit#*:}" ] && theme="--theme ${limit#*:}"
+    how=--no-caches theme=${limit#*:}
+    case $limit in
+    *:caches*) how=--caches theme=${theme#caches} theme=${theme#:} ;;
+    *:*) ;;
+    *) theme= ;;
+    esac
+    [ -n "$theme" ] && how="$how --theme $theme"
     if ! build_planted "$@"; then
         line "$name" - "$limit" "NOT PLANTED"
         bad=1
         return
     fi
-    # shellcheck disable=SC2086 # two words, or none
-    said=$("$here/simulate" --seeds "1..${limit%:*}" $theme --quick 2>&1 | sed -n 's/^.*seed \([0-9]*\) .*FAILED: /\1 /p' | head -1)
+    # shellcheck disable=SC2086 # some words
+    said=$("$here/simulate" --seeds "1..${limit%%:*}" $how --quick 2>&1 | sed -n 's/^.*seed \([0-9]*\) .*FAILED: /\1 /p' | head -1)
     if [ -n "$said" ]; then
         line "$name" "${said%% *}" "$limit" "${said#* }"
     else
@@ -181,6 +186,38 @@ plant zeroes-over-what-was-written 2000:init \
     raid/row_region.c '/somebody wrote to it first/,/stop = true/s/op->stop = true;/op->fill = true;/'
 plant initialised-before-flushed 2000:init \
     raid/row_init.c 's/op->change.flush_first = true;/op->change.flush_first = false;/'
+plant flush-on-a-bad-battery 2000:caches \
+    cache/flush.c 's/^    if (mode_flushes_at_once(c) \&\&/    if ((mode_flushes_at_once(c) || c->o.protection == CACHE_PROTECT_BATTERY) \&\&/'
+plant fua-kept-in-memory 2000:caches \
+    cache/change.c 's/(!(req->flags \& BLK_FUA) || mode_flushes_at_once(c)) \&\&/true \&\&/'
+plant cleaned-though-written-meanwhile 2000:caches \
+    cache/destage.c 's/dirt_set(c, line, b, b->dirty | back, (uint8_t)(b->leaving \& ~sectors));/dirt_set(c, line, b, failed ? b->dirty | back : (uint8_t)(b->dirty \& ~sectors), (uint8_t)(b->leaving \& ~sectors));/'
+plant drained-though-on-its-way 2000:caches \
+    cache/flush.c 's/^        if ((int32_t)(d->epoch - epoch) <= 0)$/        if (false)/'
+plant drained-though-set-aside 2000:caches:mended \
+    cache/flush.c 's/^    lines_recall(&c->lines, c->epoch);$/;/'
+plant stale-bytes-kept 2000:caches \
+    cache/read.c 's/bool keep = ok \&\& !(b->flags \& BLOCK_STALE);/bool keep = ok;/'
+plant discarded-and-dirty 2000:caches \
+    cache/change.c '/^static void block_hears/,/^}/s/dirt_clean(c, b, sectors);/if (req->op != BLK_WRITE) { block_settle(\&c->blocks, b); return; } dirt_clean(c, b, sectors);/'
+plant told-of-no-volatile-cache 2000:caches \
+    cache/mode.c '/^void mode_tell/,/^}/s/c->dev.info.volatile_cache = is_volatile(c);/;/'
+plant no-drain-when-power-fails 2000:caches \
+    cache/mode.c 's/        drain_start(c); .*/;/'
+plant held-answers-given-early 2000:caches:battery \
+    cache/mode.c 's/^    absorb_hold(c, was == .*/    absorb_hold(c, false);/'
+plant strict-without-fua 2000:caches \
+    cache/change.c 's/return c->below->info.volatile_cache \&\& !c->dev.info.volatile_cache;.*/return false;/'
+plant flush-before-destaged 2000:caches \
+    cache/flush.c 's/^    if (oldest != NULL \&\& (int32_t)(oldest->epoch - epoch) <= 0)$/    if (false)/'
+plant changes-not-in-turn 2000:caches \
+    cache/change.c 's/^    if (change_meets(c, req->off, req->len)) {/    if (false) {/'
+plant page-written-in-place 2000:caches \
+    cache/block.c 's/if (b->page != NULL \&\& b->page->refs == 1)/if (b->page != NULL)/'
+plant volume-not-flushed 2000:caches \
+    cache/flush.c 's/^    blk_submit(c->below, &c->flush);$/    c->flush.status = BLK_OK; flush_done(\&c->flush);/'
+plant kept-while-bad 2000:caches \
+    cache/mode.c 's/return modes\[c->mode\].absorbs \&\& !c->paused;/return (modes[c->mode].absorbs || c->o.protection == CACHE_PROTECT_BATTERY) \&\& !c->paused;/'
 }
 
 rm -rf "$tree"

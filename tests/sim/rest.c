@@ -1,6 +1,6 @@
 /*
  * The end of a run: no more faults, every slot gets a disk that works, all jobs end. Then everything must be whole:
- * every byte reads back as the model says, the array stops cleanly with nothing left in any cache, all members say the
+ * every byte reads back as the model says, through the caches and, when they are closed, on the array; it stops cleanly with nothing left in any cache, all members say the
  * same, and the redundancy on the disks is that of the data, computed without the codec.
  *
  * In a run with more faults than the volumes bear, some of that cannot be: then only what reads back must be right.
@@ -212,6 +212,18 @@ static void stop_and_look(struct sim *s, bool whole)
         (void)world_stop(s);
 }
 
+/* What the caches have is written down, and what is below is what they said. */
+static void caches_rest(struct sim *s)
+{
+    if (!s->config.cached || s->array == NULL)
+        return;
+    for (unsigned i = 0; i < s->config.volumes && !peek_frozen(s->array); i++)
+        SIM_CHECK(s, s->volumes[i].cache.cache == NULL || caches_empty(s, i) || !s->config.strict,
+                  "%s: its cache cannot be emptied", s->volumes[i].name);
+    caches_stop(s);
+    load_verify(s, true);
+}
+
 void rest(struct sim *s)
 {
     faults_end(s);
@@ -222,6 +234,7 @@ void rest(struct sim *s)
     if (s->array == NULL)
         return;
     load_verify(s, true);
+    caches_rest(s);
     whole = whole && fill_slots(s); /* what was read last may have taken a member out */
     SIM_CHECK(s, whole || !s->config.strict, "reading it made it less than whole");
     if (s->array != NULL)

@@ -53,7 +53,8 @@ static bool all_is_well(struct sim *s)
 {
     world_look(s);
     if (s->array == NULL || s->crashed || crash_is_due(s) || !s->config.strict || s->trouble != 0 ||
-        s->online != sim_bit(s->config.members) - 1 || peek_frozen(s->array) || !peek_jobs_idle(s->array))
+        s->online != sim_bit(s->config.members) - 1 || peek_frozen(s->array) || !peek_jobs_idle(s->array) ||
+        !caches_are_quiet(s))
         return false;
     for (unsigned slot = 0; slot < s->config.members; slot++) {
         const struct simdisk *d = world_disk(s, slot);

@@ -219,10 +219,11 @@ static void describe(struct sim *s)
     const struct sim_config *c = &s->config;
     const struct layout *a = &s->volumes[0].layout, *b = &s->volumes[1].layout;
     s->result->strict = c->strict;
-    text_format(s->result->what, sizeof s->result->what, "%s, %s, %u members, %u logs, chunk %u%s%s%s",
+    text_format(s->result->what, sizeof s->result->what, "%s, %s, %u members, %u logs, chunk %u%s%s%s%s",
                 raid_level_name(a->spec.level), sb_consistency_name(s->volumes[0].spec.consistency), c->members,
                 c->logs, a->spec.chunk, c->volumes > 1 ? ", and " : "",
-                c->volumes > 1 ? raid_level_name(b->spec.level) : "", c->strict ? "" : ", more faults than it bears");
+                c->volumes > 1 ? raid_level_name(b->spec.level) : "", c->cached ? ", cached" : "",
+                c->strict ? "" : ", more faults than it bears");
 }
 
 bool sim_run(const struct sim_order *order, struct sim_result *result)
@@ -242,7 +243,7 @@ bool sim_run(const struct sim_order *order, struct sim_result *result)
     log_setup(log_line, order->verbose ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR);
     volatile bool good = setjmp(s->failed) == 0;
     if (good) {
-        config_draw(s, order->theme);
+        config_draw(s, order->theme, order->caches);
         describe(s);
         sim_trace(s, "seed %llu: %s", (unsigned long long)order->seed, result->what);
         run_actions(s, order->skip);

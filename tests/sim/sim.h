@@ -12,7 +12,8 @@
  *   scenes.c     moments that are rare by chance
  *   scrub.c      scrubs, and what they must find
  *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
- *   peek.c       what the oracle must know of the array's inside
+ *   caches.c     caches before volumes, and what they promise; caches_acts.c: what happens to them
+ *   peek.c       what the oracle must know of the array's inside; peek_cache.c: and of a cache's
  *   simdisk.c, model.c, model_hole.c, dice.h
  *
  * An event is one task or one turn of timers. A crash may come between any two, counted down by `crash_in`. After it
@@ -24,6 +25,7 @@
 
 #include <setjmp.h>
 
+#include "cache/cache.h"
 #include "raid/array.h"
 #include "raid/member.h"
 #include "tests/sim/dice.h"
@@ -69,6 +71,9 @@ enum action_kind {
     ACT_MENDED, /* scenes.c; from here on as themes only */
     ACT_ALONE,
     ACT_REPLACED,
+    ACT_BATTERY, /* caches_acts.c */
+    ACT_MAINS,
+    ACT_CACHE,
     ACT_KINDS,
 };
 
@@ -84,6 +89,8 @@ struct sim_io {
     unsigned volume, read;
     uint32_t op;
     bool busy, whole; /* whole: the rows it reads had been synchronised when it began */
+    bool counts;      /* a flush: it makes durable what it covers */
+    bool early;       /* it was answered when the battery was well, and hears of it later */
     uint64_t mark, began_ns;
 };
 
@@ -93,8 +100,29 @@ struct sim_call {
     bool over;
 };
 
+/* A cache before a volume. */
+LIST_HEAD(tap_call_list, tap_call);
+struct sim_cache {
+    bool wanted;
+    struct cache_options options;
+    struct cache *cache; /* NULL: there is none now */
+    struct sim *sim;
+    unsigned volume;
+    struct blkdev tap, *below;
+    struct blk_watcher watcher, initiator;
+    struct tap_call_list calls;
+    struct cache_owner owner;
+    bool told;    /* what initiators have heard of a volatile cache */
+    bool safe;    /* what is here only is protected */
+    bool leaving; /* it was so, up to `mark` of the model, and must all be written down unasked */
+    uint64_t mark, absorbed;
+    struct task closed_task;
+    bool closed;
+};
+
 struct sim_volume {
     char name[8];
+    struct sim_cache cache;
     struct array_volume_spec spec;
     struct layout layout;
     unsigned first_slot;
@@ -108,6 +136,7 @@ struct sim_config {
     bool garbage;
     bool thin;   /* a volume without redundancy beside one that has some: no disk can be spared, whatever it refuses */
     bool scarce; /* little memory: requests wait for it */
+    bool cached; /* there are caches */
     unsigned members, volumes;
     struct blk_info disk;
     uint64_t journal_bytes;
@@ -160,6 +189,9 @@ struct sim {
     unsigned newcomer_slot;
     uint64_t newcomer_until; /* it was given up: the first generation that does not name it; 0: it was not */
 
+    bool battery_bad, on_battery;
+    struct dice caches_dice;
+
     struct sim_io ios[SIM_IOS];
     unsigned ios_busy, calls_busy;
 
@@ -176,8 +208,11 @@ struct sim_result {
     char what[96];   /* the configuration */
     char said[1024]; /* why it failed */
 };
+/* Caches come in one run of three, or in all, or in none. */
+enum sim_caches { SIM_CACHES_DRAWN, SIM_CACHES_ALWAYS, SIM_CACHES_NEVER };
 struct sim_order {
     uint64_t seed;
+    enum sim_caches caches;
     enum action_kind theme; /* ACT_KINDS: the seed draws it */
     bool verbose;
     bool skip[SIM_ACTIONS]; /* actions to leave out */
@@ -203,7 +238,7 @@ bool sim_pace_free(struct sim *s);
 
 /* --- config.c --- */
 /* `theme`: ACT_KINDS if it is to be drawn as well. */
-void config_draw(struct sim *s, enum action_kind theme);
+void config_draw(struct sim *s, enum action_kind theme, enum sim_caches caches);
 /* Do all volumes survive without these slots? */
 bool config_survives(const struct sim *s, uint64_t lost);
 
@@ -269,7 +304,41 @@ void scene_mended(struct sim *s, struct dice *dice);
 void scene_alone(struct sim *s, struct dice *dice);
 void scene_replaced(struct sim *s, struct dice *dice);
 
+/* --- caches.c --- */
+enum { SIM_CACHES_STREAM = 10 }; /* of dice, and the next */
+void caches_draw(struct sim *s, enum sim_caches which);
+void caches_open(struct sim *s);
+/* Before a clean stop; all requests are answered. */
+void caches_stop(struct sim *s);
+/* After a crash. */
+void caches_bury(struct sim *s);
+/* What initiators are given. NULL: nothing. */
+struct blkdev *caches_dev(const struct sim *s, unsigned volume);
+/* Has one of them a request at the volume that began by then? */
+bool caches_asked_before(const struct sim *s, uint64_t ns);
+/* What does the answer to this change promise? */
+enum model_promise caches_promise(struct sim *s, const struct sim_io *io);
+/* Does a flush that is asked for now make durable what it covers? */
+bool caches_flush_counts(const struct sim *s, unsigned volume);
+void caches_power(struct sim *s, bool battery_bad, bool on_battery);
+/* Tell the models what caches have written down unasked. */
+void caches_look(struct sim *s);
+bool caches_are_written_down(const struct sim *s);
+/* Nothing is dirty or under way. */
+bool caches_are_quiet(const struct sim *s);
+/* Write down all that one has. False: it failed, or a crash came. */
+bool caches_empty(struct sim *s, unsigned volume);
+
+/* --- caches_acts.c --- */
+void act_battery(struct sim *s, struct dice *dice);
+void act_mains(struct sim *s, struct dice *dice);
+void act_cache(struct sim *s, struct dice *dice);
+
 /* --- load.c --- */
+/* A change was answered with an error by the array: what does that mean for its rows? */
+void load_refused(struct sim *s, unsigned volume, const struct blk_req *req);
+/* Empty the cache of a volume. False: it failed, or was cut off. */
+bool load_empty(struct sim *s, unsigned volume);
 bool load_one(struct sim *s, struct dice *dice);
 void load_drain(struct sim *s);
 /* All volumes; with the answers. */
@@ -314,6 +383,10 @@ uint64_t peek_unwritten(const struct array *array);
 enum peek_replace { PEEK_OLD, PEEK_EITHER, PEEK_NEW, PEEK_GIVEN_UP };
 enum peek_replace peek_replacing(const struct array *array);
 bool peek_jobs_idle(const struct array *array);
+
+/* --- peek_cache.c --- */
+/* Nothing is to be written down without being asked for. */
+bool peek_cache_written_down(const struct cache *cache);
 
 static inline bool crash_is_due(const struct sim *s)
 {

@@ -1,10 +1,11 @@
 /*
  * simulate: many seeds in processes, or one with a trace; see docs/testing.md.
  *
- *   simulate --seeds A..B [-j N] [--seconds S] [--theme NAME] [--all | --quick]
- *   simulate --seed N [--theme NAME] [--verbose] [--skip LIST]
+ *   simulate --seeds A..B [-j N] [--seconds S] [--theme NAME] [--caches | --no-caches] [--all | --quick]
+ *   simulate --seed N [--theme NAME] [--caches | --no-caches] [--verbose] [--skip LIST]
  *
  * --theme: what is drawn most, an action or a scene by its name in the trace; without it the seed draws that as well.
+ * --caches, --no-caches: all runs have caches, or none; without it the seed draws that.
  * --all goes on after a failure, --quick does not shrink it.
  *
  * A worker runs seed after seed and writes where it is into shared memory; when it dies, by a failed check or by a
@@ -147,7 +148,9 @@ static void report_failure(const struct options *o, uint64_t seed, const char *s
     printf("to replay: simulate --seed %llu ", (unsigned long long)seed);
     if (order.theme != ACT_KINDS)
         printf("--theme '%s' ", sim_action_name(order.theme));
-    printf("--verbose --skip ");
+    printf("%s--verbose --skip ", order.caches == SIM_CACHES_ALWAYS  ? "--caches "
+                                  : order.caches == SIM_CACHES_NEVER ? "--no-caches "
+                                                                     : "");
     print_skip(order.skip);
     printf("\n(without --skip: the whole run)\n");
     fflush(stdout);
@@ -367,6 +370,10 @@ static bool parse(int argc, char **argv, struct options *o)
             took = false;
         if (strcmp(it, "--verbose") == 0)
             o->order.verbose = true;
+        else if (strcmp(it, "--caches") == 0)
+            o->order.caches = SIM_CACHES_ALWAYS;
+        else if (strcmp(it, "--no-caches") == 0)
+            o->order.caches = SIM_CACHES_NEVER;
         else if (strcmp(it, "--all") == 0)
             o->all = true;
         else if (strcmp(it, "--quick") == 0)
@@ -386,8 +393,9 @@ int main(int argc, char **argv)
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 16 << 20);
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: simulate --seed N [--theme NAME] [--verbose] [--skip LIST]\n"
-                        "       simulate --seeds A..B [-j N] [--seconds S] [--theme NAME] [--all | --quick]\n");
+        fprintf(stderr, "usage: simulate --seed N [--theme NAME] [--caches | --no-caches] [--verbose] [--skip LIST]\n"
+                        "       simulate --seeds A..B [-j N] [--seconds S] [--theme NAME] [--caches | --no-caches] "
+                        "[--all | --quick]\n");
         return 2;
     }
     return o.one ? run_one(&o) : run_many(&o);

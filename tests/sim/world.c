@@ -79,7 +79,7 @@ static bool is_remembered(const struct sim *s, uint64_t error_ns)
     for (unsigned i = 0; i < SIM_IOS; i++)
         if (s->ios[i].busy && s->ios[i].began_ns <= error_ns)
             return true;
-    return false;
+    return caches_asked_before(s, error_ns);
 }
 
 static bool slot_is_well(const struct sim *s, unsigned slot)
@@ -238,6 +238,7 @@ void world_cut(struct sim *s, bool power)
     s->result->crashes_in_recovery += s->recovering && (s->array == NULL || !peek_jobs_idle(s->array));
     s->recovering = true;
     note_members(s);
+    caches_look(s);
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_crash(s->volumes[i].model, power);
     s->crashed = true;
@@ -290,6 +291,7 @@ void world_bury(struct sim *s)
 {
     while (s->ios_busy > 0 || s->calls_busy > 0)
         SIM_CHECK(s, sim_event(s), "%u requests and %u calls have no answer after a crash", s->ios_busy, s->calls_busy);
+    caches_bury(s);
     if (s->array != NULL)
         (void)close_array(s);
     fronts_close(s);
@@ -303,6 +305,7 @@ bool world_stop(struct sim *s)
     load_drain(s);
     while (s->calls_busy > 0)
         SIM_CHECK(s, sim_event(s), "%u calls have no answer", s->calls_busy);
+    caches_stop(s);
     if (s->crashed)
         return false;
     note_members(s);
@@ -461,6 +464,7 @@ static void opened(struct sim *s, struct array *array)
     for (unsigned i = 0; i < s->config.volumes; i++)
         bad_ranges_look(s, i);
     s->trouble |= all_slots(s) & ~s->online;
+    caches_open(s);
 }
 
 /* What the daemon does: who just was not there is brought in without asking. */

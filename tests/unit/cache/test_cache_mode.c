@@ -252,16 +252,16 @@ Test(cache_mode, a_flush_that_failed_for_a_drain_alone_is_told_to_the_next_who_a
     scene_destroy(s);
 }
 
-Test(cache_mode, what_waits_for_its_answer_gets_one_though_nothing_can_be_destaged)
+enum { WAITING_WRITES = 500 };
+
+/* Writes, until the last of them is kept and its answer waits: their number. */
+static unsigned until_an_answer_waits(struct scene *s, struct scene_call *calls, unsigned flags)
 {
-    enum { WRITES = 500 };
-    static struct scene_call calls[WRITES];
-    struct scene *s = scene_create(&battery);
     unsigned count = 0;
     cache_set_power(s->cache, true);
     s->disk->latency_ns = 100000000;
-    while (count < WRITES && (count == 0 || status_of(s).delayed == 0 || calls[count - 1].over)) {
-        scene_write(s, &calls[count], 0, 8192 * count, 4096, count);
+    while (count < WAITING_WRITES && (count == 0 || status_of(s).delayed == 0 || calls[count - 1].over)) {
+        scene_write(s, &calls[count], flags, 8192 * count, 4096, count);
         testloop_run_ready(s->t);
         s->t->loop.now_ns += status_of(s).destage_rate == 0 ? 2000000 : 10000;
         testloop_run_ready(s->t);
@@ -269,13 +269,42 @@ Test(cache_mode, what_waits_for_its_answer_gets_one_though_nothing_can_be_destag
     }
     cr_assert(!calls[count - 1].over && status_of(s).delayed > 0, "%u writes, %lu delayed", count,
               status_of(s).delayed);
-    s->disk->fail_percent = 100;
-    cache_set_power(s->cache, false);
-    cr_expect_eq(scene_wait(s, &calls[count - 1]), BLK_GONE);
+    return count;
+}
+
+static void all_answered(struct scene *s, struct scene_call *calls, unsigned count)
+{
     for (unsigned i = 0; i < count; i++) {
         scene_wait(s, &calls[i]);
         scene_call_over(&calls[i]);
     }
+}
+
+Test(cache_mode, what_waits_for_its_answer_gets_one_though_nothing_can_be_destaged)
+{
+    static struct scene_call calls[WAITING_WRITES];
+    struct scene *s = scene_create(&battery);
+    unsigned count = until_an_answer_waits(s, calls, 0);
+    s->disk->fail_percent = 100;
+    cache_set_power(s->cache, false);
+    cr_expect_eq(scene_wait(s, &calls[count - 1]), BLK_GONE);
+    all_answered(s, calls, count);
     s->disk->fail_percent = 0;
     scene_destroy(s);
+}
+
+Test(cache_mode, what_waits_for_its_answer_when_the_battery_fails_is_durable_when_it_gets_one)
+{
+    static struct scene_call calls[WAITING_WRITES];
+    for (unsigned i = 0; i < 2; i++) {
+        struct cache_options o = battery;
+        o.flush_when_bad = i == 1; /* then only FUA says that it is to be durable */
+        struct scene *s = scene_create(&o);
+        unsigned count = until_an_answer_waits(s, calls, i == 1 ? BLK_FUA : 0);
+        cache_set_power(s->cache, false);
+        cr_expect_eq(scene_wait(s, &calls[count - 1]), BLK_OK);
+        cr_expect(stable(s, calls[count - 1].req.off, count - 1), "case %u", i);
+        all_answered(s, calls, count);
+        scene_destroy(s);
+    }
 }
