@@ -14,6 +14,8 @@
  *                          t = 1    D0 D1 D2 P  Q       D0 D1 D2 P  Q       right:  P = t%n
  *                          t = 2    D1 D2 P  Q  D0      D0 D1 P  Q  D2      RAID 3: P = n-1
  *
+ *                Of other makers' arrays, without any turn: parity-first has P = 0, parity-last P = n-m.
+ *
  *                Symmetric: data goes on round the ring behind the last parity, so that any n successive chunks lie
  *                on n different members. Asymmetric: data fills the free slots in ascending order.
  *
@@ -63,6 +65,8 @@ static const char *const rotations[] = {
     [ROTATE_RIGHT_ASYMMETRIC] = "right-asymmetric",
     [ROTATE_LEFT_SYMMETRIC] = "left-symmetric",
     [ROTATE_RIGHT_SYMMETRIC] = "right-symmetric",
+    [ROTATE_PARITY_FIRST] = "parity-first",
+    [ROTATE_PARITY_LAST] = "parity-last",
 };
 
 /* -- the spec: fill in, check
@@ -247,6 +251,8 @@ static unsigned parity_slot(const struct layout_spec *spec, uint64_t t)
     unsigned n = span_members(spec);
     if (!levels[spec->level].rotates)
         return n - 1;
+    if (spec->rotation == ROTATE_PARITY_FIRST || spec->rotation == ROTATE_PARITY_LAST)
+        return spec->rotation == ROTATE_PARITY_FIRST ? 0 : n - levels[spec->level].parities;
     unsigned turn = (unsigned)(t % n);
     bool left = spec->rotation == ROTATE_LEFT_ASYMMETRIC || spec->rotation == ROTATE_LEFT_SYMMETRIC;
     return left ? n - 1 - turn : turn;
@@ -453,7 +459,7 @@ const char *raid_rotation_name(enum raid_rotation r)
 
 bool raid_rotation_parse(const char *name, enum raid_rotation *r)
 {
-    for (unsigned i = 0; i < ARRAY_LENGTH(rotations); i++)
+    for (unsigned i = 0; i <= ROTATE_RIGHT_SYMMETRIC; i++)
         if (strcasecmp(name, rotations[i]) == 0) {
             *r = (enum raid_rotation)i;
             return true;

@@ -47,7 +47,15 @@ enum raid_level {
 };
 enum { RAID_LEVEL_COUNT = 13 };
 
-enum raid_rotation { ROTATE_LEFT_ASYMMETRIC, ROTATE_RIGHT_ASYMMETRIC, ROTATE_LEFT_SYMMETRIC, ROTATE_RIGHT_SYMMETRIC };
+enum raid_rotation {
+    ROTATE_LEFT_ASYMMETRIC,
+    ROTATE_RIGHT_ASYMMETRIC,
+    ROTATE_LEFT_SYMMETRIC,
+    ROTATE_RIGHT_SYMMETRIC,
+    /* The parities stay where they are. Arrays of other makers only (raid/md_assembly.h): no description has these. */
+    ROTATE_PARITY_FIRST,
+    ROTATE_PARITY_LAST,
+};
 
 /* What an administrator asks for. layout_init() fills in what is 0 for want of a choice. */
 struct layout_spec {
@@ -104,6 +112,7 @@ const char *raid_level_name(enum raid_level level); /* "jbod", "span", "raid0", 
 /* The name, or what follows "raid" in it ("6", "tp"), in either case. */
 bool raid_level_parse(const char *name, enum raid_level *level);
 const char *raid_rotation_name(enum raid_rotation r); /* "left-symmetric", ... */
+/* Of those that a description may have. */
 bool raid_rotation_parse(const char *name, enum raid_rotation *r);
 
 #endif

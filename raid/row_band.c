@@ -208,7 +208,7 @@ static struct row_plan plan_band(const struct row_op *op, const struct row_band 
                           .readable = row_band_readable(op, band),
                           .writable = row_writable(op),
                           .target = row_band_new(op, band),
-                          .rewrite = members & ~op->lost & band->media};
+                          .rewrite = op->volume->dev.info.read_only ? 0 : members & ~op->lost & band->media};
     switch (op->kind) {
     case ROW_READ:
         if (band->target == 0)

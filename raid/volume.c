@@ -227,8 +227,9 @@ static struct blk_info info_of(const struct volume *v, const struct volume_optio
                             .max_request = REQUEST_MAX,
                             .atomic_write = atomic_write(v, o->logical_block),
                             .rotational = any_member(v, is_rotational),
-                            .discards = v->map != NULL || any_member(v, discards),
-                            .volatile_cache = any_absent(v) || any_member(v, has_volatile_cache)};
+                            .discards = !o->read_only && (v->map != NULL || any_member(v, discards)),
+                            .volatile_cache = !o->read_only && (any_absent(v) || any_member(v, has_volatile_cache)),
+                            .read_only = o->read_only};
     /* With redundancy a discard of a row is for the region map; of less, a write of zeroes, or parity would not be that
      * of what reads back. */
     info.discard_zeroes = v->layout.redundancy > 0 || !(any_absent(v) || any_member(v, discards_to_garbage));
@@ -342,7 +343,7 @@ static const struct blkdev_ops volume_ops = {
 struct volume *volume_open(struct loop *loop, const struct volume_options *o)
 {
     ASSERT(o->start % PAGE_BYTES == 0 && o->size <= o->layout->rows * o->layout->row_data);
-    ASSERT((o->map != NULL) == (o->layout->redundancy > 0));
+    ASSERT((o->map != NULL) == (o->layout->redundancy > 0 && !o->read_only));
     ASSERT(!consistency_is_closed(o->consistency) || o->layout->parity);
     struct volume *v = calloc(1, sizeof *v);
     if (v == NULL)

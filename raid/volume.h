@@ -22,6 +22,8 @@
  *     (raid/journal_store.h, J1). Whatever the policy, the first write ever fills the whole row; only when that is durable the map says so, and only then is it acknowledged:
  * until then, and after a crash, the row reads as zeroes. A discard of a whole row is a change of the map.
  * V6  A block is old or new after a crash, unless a disk is away from a parity level without a journal (volume.c).
+ * V7  A volume that is read_only writes nothing to any member: neither what initiators ask for, nor corrections of what
+ *     could not be read, nor the word that something be flushed. All its rows are as if CLEAN.
  */
 #ifndef RAID_VOLUME_H
 #define RAID_VOLUME_H
@@ -83,7 +85,9 @@ struct volume_options {
     uint64_t start;                /* offset in the members' data area */
     uint64_t size;                 /* bytes offered, at most layout rows */
     uint32_t logical_block;
-    struct region_map *map; /* of all rows, outlives the volume; NULL for a layout without redundancy, and no other */
+    bool read_only;
+    struct region_map *map; /* of all rows, outlives the volume; NULL for a layout without redundancy, or read_only, and
+                               no other */
     struct uuid uuid;
     enum sb_consistency consistency;
     const struct bad_list *bad; /* of the array, in its description */

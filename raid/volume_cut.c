@@ -277,7 +277,7 @@ static bool cut_flush(struct cutter *c, struct blk_req *req)
     if (v->failed)
         status_merge(&req->status, &req->bad_off, BLK_GONE, 0);
     struct member *member = volume_member(v, (unsigned)c->at);
-    if (!member_writable(member)) {
+    if (!member_writable(member) || v->dev.info.read_only) {
         c->at++;
         return true;
     }

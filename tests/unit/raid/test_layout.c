@@ -37,7 +37,7 @@ static void for_each_spec(unsigned members_max, uint32_t chunk, spec_visit visit
 {
     for (unsigned level = 0; level < RAID_LEVEL_COUNT; level++)
         for (unsigned n = 1; n <= members_max; n++)
-            for (unsigned rotation = 0; rotation < 4; rotation++)
+            for (unsigned rotation = 0; rotation < 6; rotation++)
                 for (unsigned copies = 1; copies <= 4; copies++)
                     for (unsigned spans = 1; spans <= 4; spans++)
                         visit_if_valid((struct layout_spec){.level = (enum raid_level)level,
@@ -211,6 +211,24 @@ static unsigned raid4(unsigned n, unsigned t, unsigned role)
     return role;
 }
 
+static unsigned parity_first(unsigned n, unsigned parities, unsigned role)
+{
+    unsigned data = n - parities;
+    return role < data ? role + parities : role - data;
+}
+
+static unsigned raid5_first(unsigned n, unsigned t, unsigned role)
+{
+    (void)t;
+    return parity_first(n, 1, role);
+}
+
+static unsigned raid6_first(unsigned n, unsigned t, unsigned role)
+{
+    (void)t;
+    return parity_first(n, 2, role);
+}
+
 static unsigned raid6_asymmetric(unsigned n, unsigned p, unsigned role)
 {
     if (role == n - 2)
@@ -257,7 +275,9 @@ static const struct order {
     {RAID_5, RAID_50, ROTATE_RIGHT_ASYMMETRIC, 3, raid5_ra}, {RAID_5, RAID_50, ROTATE_LEFT_SYMMETRIC, 3, raid5_ls},
     {RAID_5, RAID_50, ROTATE_RIGHT_SYMMETRIC, 3, raid5_rs},  {RAID_6, RAID_60, ROTATE_LEFT_ASYMMETRIC, 4, raid6_la},
     {RAID_6, RAID_60, ROTATE_RIGHT_ASYMMETRIC, 4, raid6_ra}, {RAID_6, RAID_60, ROTATE_LEFT_SYMMETRIC, 4, raid6_ls},
-    {RAID_6, RAID_60, ROTATE_RIGHT_SYMMETRIC, 4, raid6_rs},
+    {RAID_6, RAID_60, ROTATE_RIGHT_SYMMETRIC, 4, raid6_rs},  {RAID_5, RAID_50, ROTATE_PARITY_FIRST, 3, raid5_first},
+    {RAID_5, RAID_50, ROTATE_PARITY_LAST, 3, raid4},         {RAID_6, RAID_60, ROTATE_PARITY_FIRST, 4, raid6_first},
+    {RAID_6, RAID_60, ROTATE_PARITY_LAST, 4, raid4},
 };
 
 static void expect_order(const struct order *order, enum raid_level level, unsigned n, unsigned spans)
@@ -446,7 +466,7 @@ Test(layout, each_mistake_has_its_sentence)
         {{.level = RAID_5, .members = 6, .spans = 2, .chunk = 65536}, "raid5 has no spans, 2 were given"},
         {{.level = RAID_6, .members = 3, .chunk = 65536}, "raid6 needs at least 4 members, 3 were given"},
         {{.level = RAID_TP, .members = 4, .chunk = 65536}, "raidtp needs at least 5 members, 4 were given"},
-        {{.level = RAID_6, .members = 4, .rotation = 4, .chunk = 65536}, "there is no parity rotation number 4"},
+        {{.level = RAID_6, .members = 4, .rotation = 6, .chunk = 65536}, "there is no parity rotation number 6"},
         {{.level = RAID_50, .members = 6, .chunk = 65536}, "raid50 needs at least 2 spans, 0 were given"},
         {{.level = RAID_50, .members = 7, .spans = 2, .chunk = 65536},
          "raid50 needs spans of equal width, 7 members do not divide into 2"},
@@ -541,6 +561,7 @@ Test(layout, names_there_and_back)
     for (unsigned i = 0; i < ARRAY_LENGTH(refused); i++)
         cr_expect_not(raid_level_parse(refused[i], &level), "%s", refused[i]);
     cr_expect_not(raid_rotation_parse("left", &rotation));
+    cr_expect_not(raid_rotation_parse(raid_rotation_name(ROTATE_PARITY_LAST), &rotation), "not one to be chosen");
 }
 
 Test(layout, a_row_behind_the_end_is_a_programmer_error, .signal = SIGABRT)
