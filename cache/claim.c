@@ -73,8 +73,10 @@ void cache_claimed(struct cache *c, bool held, bool ok)
     c->claim_refused = held && !ok;
     if (!ok)
         timer_start(c->dev.loop, &c->claim_again, AGAIN_NS);
-    if (c->closed == NULL)
+    if (c->closed == NULL) {
         mode_look(c);
+        cache_changed(c);
+    }
     claim_look(c);
     cache_close_if_idle(c);
 }

@@ -127,6 +127,16 @@ static void round_over(struct cache *c)
     cache_close_if_idle(c);
 }
 
+/* None will come free when the cache ends over a volume that takes nothing: what is in the arena stays there. */
+static void line_wait(struct cache *c)
+{
+    if (c->emptied)
+        c->settle.state = SETTLE_IDLE;
+    else
+        timer_start(c->dev.loop, &c->settle.timer, AGAIN_NS);
+    cache_close_if_idle(c);
+}
+
 static void round_run(struct task *task)
 {
     struct cache *c = container_of(task, struct cache, settle.task);
@@ -134,7 +144,7 @@ static void round_run(struct task *task)
     for (unsigned left = BLOCKS_A_TURN; s->tail != s->end && left > 0; left--) {
         const struct settle_run *run = &s->runs[s->tail % RUNS];
         if (!block_over(c, run->first + s->at)) {
-            timer_start(c->dev.loop, &s->timer, AGAIN_NS);
+            line_wait(c);
             return;
         }
         if (++s->at < run->count)

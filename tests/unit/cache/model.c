@@ -578,6 +578,7 @@ static struct model *model_create(const struct model_options *o, uint64_t seed)
     m->disk->seed = seed + 2;
     m->disk->latency_ns = pick(m, 4) == 0 ? 0 : 1000000;
     m->disk->replaces = pick(m, 2);
+    m->disk->flush_ns = o->arena == MODEL_PMEM && pick(m, 2) ? 5000000 : 0;
     if (o->arena != MODEL_NO_ARENA) {
         uint64_t bytes = arena_bytes(o->cache.bytes);
         m->memory = (struct arena_memory){.base = aligned_alloc(PAGE_BYTES, bytes), .bytes = bytes};

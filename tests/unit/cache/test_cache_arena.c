@@ -410,7 +410,7 @@ Test(cache_arena, nothing_is_allocated_on_the_way)
         if (i % 50 == 49)
             drain(t);
     }
-    cr_expect_eq(test_allocations() - before, 4, "a flush of the trial disk each: %lu", test_allocations() - before);
+    cr_expect_leq(test_allocations() - before, 4, "a flush of the trial disk each: %lu", test_allocations() - before);
     cr_expect_eq(arena_published(t->arena), 0);
     stand_close(t);
 }

@@ -138,7 +138,7 @@ static void go(struct trial_slot *slot)
 {
     struct trialdisk *disk = slot->disk;
     timer_start(disk->dev.loop, &slot->effect, some_time(disk));
-    timer_start(disk->dev.loop, &slot->answer, some_time(disk));
+    timer_start(disk->dev.loop, &slot->answer, some_time(disk) + (slot->req->op == BLK_FLUSH ? disk->flush_ns : 0));
 }
 
 static void assert_alone(const struct trialdisk *disk, const struct blk_req *req)

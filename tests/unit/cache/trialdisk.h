@@ -26,6 +26,7 @@ struct trialdisk {
     struct blkdev dev;
     uint8_t *seen, *done, *stable;
     uint64_t seed, latency_ns; /* 0 to this */
+    uint64_t flush_ns;         /* and a flush so long more, always */
     bool hold;                 /* what comes is kept until trialdisk_release() */
     bool unwritten;            /* what BLK_STATUS says */
     bool replaces;             /* a reader's whole pages by its own */
