@@ -214,7 +214,8 @@ struct power_health power_judge_look(struct power_judge *judge, uint64_t now_ns)
                                   .healthy = verdict == &well,
                                   .cause = verdict->cause,
                                   .charge = judge->heard ? judge->last.charge : POWER_CHARGE_UNKNOWN,
-                                  .runtime_s = runtime_at(judge, now_ns)};
+                                  .runtime_s = runtime_at(judge, now_ns),
+                                  .exercise = verdict->bits & POWER_FLAG_CALIBRATING};
     explain(judge, verdict, &health, now_ns);
     return health;
 }
@@ -241,4 +242,10 @@ uint64_t power_dirty_limit(uint64_t runtime_s, uint64_t margin_s, uint64_t rate)
         return 0;
     uint64_t seconds = runtime_s - margin_s;
     return rate > UINT64_MAX / seconds ? UINT64_MAX : rate * seconds;
+}
+
+uint64_t power_destage_seconds(uint64_t dirty_bytes, uint64_t rate)
+{
+    ASSERT(rate > 0);
+    return dirty_bytes / rate + (dirty_bytes % rate != 0);
 }

@@ -34,6 +34,7 @@ struct power_health {
     char reason[192];  /* why not healthy, in words; "" if healthy */
     uint32_t charge;   /* percent */
     uint64_t runtime_s;
+    bool exercise; /* on battery on purpose, as far as the source says: a learn cycle or a test */
 };
 
 /* What a source says. Behind each: NUT's word for it. */
@@ -99,5 +100,7 @@ const char *power_state_name(enum power_state state);
  * the run time is not known.
  */
 uint64_t power_dirty_limit(uint64_t runtime_s, uint64_t margin_s, uint64_t rate);
+/* The other way round: how long that many dirty bytes take, in full seconds, at `rate` bytes a second, not 0. */
+uint64_t power_destage_seconds(uint64_t dirty_bytes, uint64_t rate);
 
 #endif

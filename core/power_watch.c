@@ -16,7 +16,7 @@ static void tell(struct power_board *board, struct power_watch *watch)
     if (watch->away)
         return;
     watch->away = true;
-    watch->told = board->health;
+    watch->told = board->news;
     watch->ball.run = watch_hear;
     loop_call(watch->loop, &watch->ball);
 }
@@ -44,6 +44,7 @@ static void board_back(struct task *ball)
 {
     struct power_watch *watch = container_of(ball, struct power_watch, ball);
     watch->away = false;
+    watch->answered = watch->load;
     if (watch->leaving)
         let_go(watch);
     else if (watch->outdated)
@@ -61,21 +62,47 @@ static void board_leave(struct task *farewell)
 
 void power_board_init(struct power_board *board, struct loop *loop)
 {
-    *board = (struct power_board){.loop = loop, .health = power_no_source()};
+    *board = (struct power_board){.loop = loop, .news.health = power_no_source()};
     LIST_INIT(&board->watches);
 }
 
-void power_board_set(struct power_board *board, const struct power_health *health)
+static bool same_health(const struct power_health *a, const struct power_health *b)
 {
-    const struct power_health *was = &board->health;
-    struct power_watch *watch;
-    bool same = was->state == health->state && was->healthy == health->healthy && was->charge == health->charge &&
-                was->runtime_s == health->runtime_s && strcmp(was->cause, health->cause) == 0;
+    return a->state == b->state && a->healthy == b->healthy && a->charge == b->charge && a->runtime_s == b->runtime_s &&
+           strcmp(a->cause, b->cause) == 0;
+}
+
+void power_board_set(struct power_board *board, const struct power_news *news)
+{
+    const struct power_news *was = &board->news;
+    bool same = same_health(&was->health, &news->health) && was->shutdown_s == news->shutdown_s &&
+                was->rest == news->rest && was->drain == news->drain;
     ASSERT(loop_is_current(board->loop));
-    board->health = *health;
+    board->news = *news;
     if (!same)
-        LIST_FOREACH(watch, &board->watches, link)
+        power_board_ask(board);
+}
+
+void power_board_ask(struct power_board *board)
+{
+    struct power_watch *watch;
+    ASSERT(loop_is_current(board->loop));
+    LIST_FOREACH(watch, &board->watches, link)
     tell(board, watch);
+}
+
+struct power_load power_board_load(const struct power_board *board)
+{
+    struct power_load sum = {.drained = board->news.drain};
+    const struct power_watch *watch;
+    LIST_FOREACH(watch, &board->watches, link)
+    {
+        sum.dirty_bytes += watch->answered.dirty_bytes;
+        sum.seconds = MAX(sum.seconds, watch->answered.seconds);
+        if ((int)(watch->answered.drained - sum.drained) < 0)
+            sum.drained = watch->answered.drained;
+    }
+    return sum;
 }
 
 /* --- on the watch's loop --- */
@@ -84,7 +111,7 @@ static void watch_hear(struct task *ball)
 {
     struct power_watch *watch = container_of(ball, struct power_watch, ball);
     if (!watch->stopped)
-        watch->changed(watch, &watch->told);
+        watch->changed(watch, &watch->told, &watch->load);
     watch->ball.run = board_back;
     loop_call(watch->board->loop, &watch->ball);
 }

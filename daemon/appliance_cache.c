@@ -71,8 +71,7 @@ static void run_create(struct sync_call *call)
         c->failed = entry->cache == NULL;
         if (entry->cache != NULL) {
             live->caches_count++;
-            live_caches_limit(live);
-            cache_set_power(entry->cache, live->power.healthy);
+            live_caches_power(live);
         }
     }
     sync_finish(call);
@@ -136,31 +135,36 @@ void live_caches_start(struct appliance *a, const struct config *config)
 
 /* --- power, on the home --- */
 
-/*
- * No more may be dirty than the battery lasts for: its run time less a margin, at the rate at which this cache was seen
- * to destage. Before it was, at one that rotating disks with random writes reach.
- */
-enum { MARGIN_S = 60, RATE_ASSUMED = MIB };
+enum { RATE_ASSUMED = MIB }; /* rotating disks with random writes reach that */
 
-static void limit_dirt(struct cache *cache, const struct power_health *health)
+uint64_t live_cache_rate(const struct cache_status *status)
+{
+    return status->destage_rate > 0 ? status->destage_rate : RATE_ASSUMED;
+}
+
+/* No more may be dirty than the battery lasts for, less the time to stop; `shares`: caches that share the disks. */
+static void limit_dirt(struct cache *cache, const struct live_array *live, unsigned shares)
 {
     struct cache_status status;
     cache_status(cache, &status);
-    uint64_t rate = status.destage_rate > 0 ? status.destage_rate : RATE_ASSUMED;
-    bool known = health->runtime_s != POWER_RUNTIME_UNKNOWN;
-    cache_set_dirty_limit(cache, known ? power_dirty_limit(health->runtime_s, MARGIN_S, rate) : UINT64_MAX);
+    uint64_t runtime_s = live->power.runtime_s, rate = live_cache_rate(&status) / shares;
+    bool known = runtime_s != POWER_RUNTIME_UNKNOWN;
+    cache_set_dirty_limit(cache, known ? power_dirty_limit(runtime_s, live->shutdown_s, rate) : UINT64_MAX);
 }
 
-void live_caches_limit(struct live_array *live)
+static void limit_caches(struct live_array *live)
 {
+    unsigned shares = 0;
+    for (unsigned i = 0; i < live->caches_count; i++)
+        shares += live->caches[i].battery;
     for (unsigned i = 0; i < live->caches_count; i++)
         if (live->caches[i].battery)
-            limit_dirt(live->caches[i].cache, &live->power);
+            limit_dirt(live->caches[i].cache, live, shares);
 }
 
 void live_caches_power(struct live_array *live)
 {
-    live_caches_limit(live);
+    limit_caches(live);
     for (unsigned i = 0; i < live->caches_count; i++)
         cache_set_power(live->caches[i].cache, live->power.healthy);
 }

@@ -43,9 +43,23 @@ struct live_cache {
     char volume[SB_NAME_SIZE];
     struct cache *cache;
     struct cache_owner owner;
-    bool battery; /* is what it promises by */
+    bool battery;         /* is what it promises by */
     enum cache_mode mode; /* as logged */
     const char *said;
+};
+
+/* Caches that are emptied because the mains failed: daemon/appliance_power.c, on the home of their array. */
+struct live_drain {
+    struct live_array *live;
+    struct blk_req req;
+};
+struct live_saver {
+    bool rests;                   /* background work does */
+    unsigned number, left;        /* of the drain that was begun last, and caches that still are about it */
+    bool failed;                  /* for one of them at least */
+    unsigned drained;             /* the last one that succeeded */
+    struct sync_call *unwatching; /* waits for the end of it */
+    struct live_drain drains[SB_VOLUMES_MAX];
 };
 
 /* An array of the config, or found on a disk; `array` is NULL while it is not started, and `reason` says why. */
@@ -63,7 +77,8 @@ struct live_array {
     bool watches_power;
     struct power_watch power_watch; /* daemon/appliance_power.c: on its home, while it runs */
     struct power_health power;      /* as its home has heard it */
-    struct timer limit_timer;       /* of what may be dirty in its caches */
+    uint64_t shutdown_s;            /* so too */
+    struct live_saver saver;
     unsigned caches_count;
     struct live_cache caches[SB_VOLUMES_MAX];
 };
@@ -262,8 +277,8 @@ void live_caches_start(struct appliance *a, const struct config *config);
 struct cache *live_cache_find(const struct live_array *live, const char *volume);
 /* On the array's home: live->power is new. */
 void live_caches_power(struct live_array *live);
-/* The same, again and again: no more may be dirty in them than the battery lasts for. */
-void live_caches_limit(struct live_array *live);
+/* So many bytes a second leave a cache: as measured, or else, before it was, slow. */
+uint64_t live_cache_rate(const struct cache_status *status);
 /* Bytes of answered writes that are here only. */
 uint64_t live_caches_dirty(struct live_array *live);
 /* What is dirty goes to the array first. Nobody uses them any more. */

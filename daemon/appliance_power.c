@@ -1,5 +1,5 @@
-/* The power monitor lives on the control reactor: what the worker asks of it, and what arrays hear from it on
- * theirs. */
+/* The power monitor lives on the control reactor: what the worker asks of it, and what arrays hear from it on theirs,
+ * do about it, and answer. */
 #include "core/check.h"
 #include "daemon/appliance_internal.h"
 
@@ -37,17 +37,30 @@ static json_t *number_or_null(uint64_t number, uint64_t unknown)
     return number != unknown ? json_integer((json_int_t)number) : json_null();
 }
 
+static json_t *order_json(const struct power_report *report)
+{
+    json_t *steps = json_array();
+    for (unsigned i = 0; i < report->steps_count; i++)
+        json_array_append_new(steps, json_pack("{s:I, s:o}", "at", (json_int_t)report->steps[i].at_s, "text",
+                                               sentence_json(report->steps[i].text)));
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:o}", "phase", report->order, "work_rests", report->rests,
+                     "dirty_bytes", (json_int_t)report->load.dirty_bytes, "destage_seconds",
+                     (json_int_t)report->load.seconds, "shutdown_seconds", (json_int_t)report->shutdown_s,
+                     "needed_seconds", (json_int_t)report->needs_s, "steps", steps);
+}
+
 json_t *appliance_power(struct appliance *a)
 {
     struct monitor_call c = {.monitor = a->power};
     sync_call(&c.call, a->control, run_report);
     const struct power_health *health = &c.report.health;
-    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:I, s:o}", "source", c.report.source, "state",
+    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "source", c.report.source, "state",
                      power_state_name(health->state), "healthy", health->healthy, "cause", health->cause, "reason",
                      sentence_json(health->reason), "charge_percent",
                      number_or_null(health->charge, POWER_CHARGE_UNKNOWN), "runtime_seconds",
                      number_or_null(health->runtime_s, POWER_RUNTIME_UNKNOWN), "since", (json_int_t)c.report.since_s,
-                     "heard_seconds_ago", number_or_null(c.report.heard_s_ago, UINT64_MAX));
+                     "heard_seconds_ago", number_or_null(c.report.heard_s_ago, UINT64_MAX), "order",
+                     order_json(&c.report));
 }
 
 /* --- on the home of an array --- */
@@ -59,31 +72,74 @@ struct watch_call {
     struct task gone;
 };
 
-static void on_power(struct power_watch *watch, const struct power_health *health)
+/* All that have begun are over. One that failed is begun again with the next news. */
+static void drains_over(struct live_array *live)
 {
-    struct live_array *live = container_of(watch, struct live_array, power_watch);
-    live->power = *health;
-    live_caches_power(live);
+    struct live_saver *saver = &live->saver;
+    if (!saver->failed)
+        saver->drained = saver->number;
+    if (saver->unwatching != NULL)
+        sync_finish(saver->unwatching);
+    saver->unwatching = NULL;
 }
 
-/* The rates at which caches empty themselves are measured as they go. */
-enum { LIMIT_NS = 1000000000 };
-
-static void on_second(struct timer *timer)
+static void drain_over(struct blk_req *req)
 {
-    struct live_array *live = container_of(timer, struct live_array, limit_timer);
-    live_caches_limit(live);
-    timer_start(reactor_loop(live->home), timer, LIMIT_NS);
+    struct live_array *live = container_of(req, struct live_drain, req)->live;
+    live->saver.failed = live->saver.failed || req->status != BLK_OK;
+    if (--live->saver.left == 0)
+        drains_over(live);
+}
+
+static void drain_begin(struct live_array *live, unsigned number)
+{
+    struct live_saver *saver = &live->saver;
+    saver->number = number;
+    saver->failed = false;
+    saver->left = live->caches_count;
+    for (unsigned i = 0; i < live->caches_count; i++) {
+        saver->drains[i] = (struct live_drain){.live = live, .req.done = drain_over};
+        cache_drain(live->caches[i].cache, &saver->drains[i].req);
+    }
+    if (live->caches_count == 0)
+        drains_over(live);
+}
+
+/* Its caches empty themselves one after the other, as far as anybody can say: they share the disks. */
+static struct power_load load_of(const struct live_array *live)
+{
+    struct power_load load = {.drained = live->saver.drained};
+    for (unsigned i = 0; i < live->caches_count; i++) {
+        struct cache_status status;
+        cache_status(live->caches[i].cache, &status);
+        load.dirty_bytes += status.dirty_bytes;
+        load.seconds += power_destage_seconds(status.dirty_bytes, live_cache_rate(&status));
+    }
+    return load;
+}
+
+/* With each news, and each second: the rates at which caches empty themselves are measured as they go. */
+static void on_power(struct power_watch *watch, const struct power_news *news, struct power_load *load)
+{
+    struct live_array *live = container_of(watch, struct live_array, power_watch);
+    live->power = news->health;
+    live->shutdown_s = news->shutdown_s;
+    live_caches_power(live);
+    if (news->rest != live->saver.rests)
+        array_hold_jobs(live->array, news->rest ? "the mains" : NULL);
+    live->saver.rests = news->rest;
+    if (news->drain != live->saver.drained && live->saver.left == 0)
+        drain_begin(live, news->drain);
+    *load = load_of(live);
 }
 
 static void run_watch(struct sync_call *call)
 {
     struct watch_call *c = container_of(call, struct watch_call, call);
     c->live->power = power_no_source();
+    c->live->saver = (struct live_saver){.number = 0};
     c->live->power_watch.changed = on_power;
     power_watch_start(&c->live->power_watch, c->board, call->loop);
-    c->live->limit_timer.fire = on_second;
-    timer_start(call->loop, &c->live->limit_timer, LIMIT_NS);
     sync_finish(call);
 }
 
@@ -94,16 +150,20 @@ void live_power_watch(struct appliance *a, struct live_array *live)
     live->watches_power = true;
 }
 
+/* Its caches are to be closed next: not with one of these drains under way. */
 static void watch_gone(struct task *task)
 {
-    sync_finish(&container_of(task, struct watch_call, gone)->call);
+    struct watch_call *c = container_of(task, struct watch_call, gone);
+    if (c->live->saver.left > 0)
+        c->live->saver.unwatching = &c->call;
+    else
+        sync_finish(&c->call);
 }
 
 static void run_unwatch(struct sync_call *call)
 {
     struct watch_call *c = container_of(call, struct watch_call, call);
     c->gone.run = watch_gone;
-    timer_stop(call->loop, &c->live->limit_timer);
     power_watch_stop(&c->live->power_watch, &c->gone);
 }
 

@@ -168,7 +168,8 @@ struct config_web {
 struct config_power {
     unsigned line;
     struct config_text source, user, password_file, on_low;
-    uint64_t poll_ns, charge_min, charge_ok, charge_low, runtime_min_ns, runtime_assumed_ns, silence_max_ns, settle_ns;
+    uint64_t poll_ns, charge_min, charge_ok, charge_low, runtime_min_ns, runtime_assumed_ns, silence_max_ns, settle_ns,
+        shutdown_time_ns;
 };
 
 enum { CONFIG_ARRAYS_MAX = 64, CONFIG_PATH_MAX = 511 };

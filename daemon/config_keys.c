@@ -277,7 +277,10 @@ static const struct config_key power_keys[] = {
     KEY_LIMITS(config_power, "settle", settle_ns, KEY_DURATION, "5 min", 0, SECONDS(86400),
                "How long all must be well before a battery is believed in again."),
     KEY(config_power, on_low, KEY_TEXT, "",
-        "Command that shuts the machine down, run when the battery is low: \"/sbin/poweroff\"; absent: none."),
+        "Command that shuts the machine down, run when the battery is low, or lasts no longer than what is dirty and "
+        "shutdown_time need: \"/sbin/poweroff\"; absent: none."),
+    KEY_LIMITS(config_power, "shutdown_time", shutdown_time_ns, KEY_DURATION, "60 s", 0, SECONDS(3600),
+               "What the machine needs to stop, once it is told to: kept free of the battery's time."),
 };
 static const struct config_group power_group = GROUP(power_keys, struct config_power);
 

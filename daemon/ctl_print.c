@@ -348,33 +348,70 @@ static const char *power_figures(const json_t *power, char *out, size_t len)
     return out;
 }
 
+/* "12 MiB dirty, needs about 3 s; 1 min to stop" */
+static const char *power_needs(const json_t *order, char *out, size_t len)
+{
+    char dirty[32], need[32], stop[32];
+    bytes(order, "dirty_bytes", dirty);
+    duration_format(number(order, "destage_seconds"), need, sizeof need);
+    duration_format(number(order, "shutdown_seconds"), stop, sizeof stop);
+    snprintf(out, len, "%s dirty, needs about %s; %s to stop", dirty, need, stop);
+    return out;
+}
+
+static void format_time(uint64_t at, char *out, size_t len)
+{
+    struct tm tm;
+    time_t seconds = (time_t)at;
+    if (localtime_r(&seconds, &tm) == NULL || strftime(out, len, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+        snprintf(out, len, "-");
+}
+
+static void print_order(const json_t *order)
+{
+    char needs[160], at[32];
+    size_t i;
+    json_t *step;
+    printf("to save:  %s\n", power_needs(order, needs, sizeof needs));
+    printf("order:    %s%s\n", text(order, "phase"),
+           json_is_true(json_object_get(order, "work_rests")) ? ", background work rests" : "");
+    json_array_foreach(json_object_get(order, "steps"), i, step)
+    {
+        format_time(number(step, "at"), at, sizeof at);
+        printf("          %s %s\n", at, text(step, "text"));
+    }
+}
+
 void print_power(const json_t *power)
 {
-    char figures[96], since[32] = "-", heard[32] = "never";
-    time_t seconds = (time_t)number(power, "since");
-    struct tm tm;
+    char figures[96], since[32], heard[32] = "never";
     bool healthy = json_is_true(json_object_get(power, "healthy"));
     if (text(power, "source")[0] == '\0') {
         printf("no power source is configured\n");
         return;
     }
-    if (localtime_r(&seconds, &tm) != NULL)
-        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
+    format_time(number(power, "since"), since, sizeof since);
     if (json_is_integer(json_object_get(power, "heard_seconds_ago")))
         snprintf(heard, sizeof heard, "%" PRIu64 " s ago", number(power, "heard_seconds_ago"));
     printf("source:   %s\nstate:    %s, since %s\n", text(power, "source"), text(power, "state"), since);
     printf("healthy:  %s%s%s\n", healthy ? "yes" : "no", healthy ? "" : ": ", text(power, "reason"));
     printf("battery:  %s\nheard:    %s\n", power_figures(power, figures, sizeof figures), heard);
+    print_order(json_object_get(power, "order"));
 }
 
-/* One line, if there is a source and all is not well. */
+/* A line, if there is a source and all is not well; another one while the mains are away. */
 static void print_power_trouble(const json_t *power)
 {
-    char figures[96];
+    char figures[96], needs[160];
     const char *source = json_string_value(json_object_get(power, "source"));
-    if (source != NULL && *source != '\0' && !json_is_true(json_object_get(power, "healthy")))
-        printf("power: %s, not healthy: %s (%s)\n\n", text(power, "state"), text(power, "reason"),
-               power_figures(power, figures, sizeof figures));
+    const json_t *order = json_object_get(power, "order");
+    if (source == NULL || *source == '\0' || json_is_true(json_object_get(power, "healthy")))
+        return;
+    printf("power: %s, not healthy: %s (%s)\n", text(power, "state"), text(power, "reason"),
+           power_figures(power, figures, sizeof figures));
+    if (json_is_true(json_object_get(order, "work_rests")))
+        printf("power: %s: %s\n", text(order, "phase"), power_needs(order, needs, sizeof needs));
+    printf("\n");
 }
 
 void print_status(const json_t *status)

@@ -11,9 +11,9 @@
 #include "daemon/power_source.h"
 #include "daemon/units.h"
 
-#define TICK_NS      1000000000ull
-#define ON_LOW_NS    60000000000ull /* how long the command that shuts down may take */
-#define ON_LOW_AGAIN 5000000000ull  /* it failed: try again after this */
+#define TICK_NS   1000000000ull
+#define HURRY_NS  100000000ull   /* the tick while caches are emptied */
+#define ON_LOW_NS 60000000000ull /* how long the command that shuts down may take */
 
 struct power_monitor {
     struct reactor *reactor;
@@ -24,12 +24,15 @@ struct power_monitor {
     uint64_t poll_ns, asked_ns;
     bool asking;
     struct timer tick;
+    struct power_health health; /* as judged last */
     uint64_t since_s;
-    /* The time to shut down. */
+    /* The mains failed. */
+    struct power_order order;
+    uint64_t shutdown_s;
     char on_low[COMMAND_LINE_MAX + 1];
     struct command command;
-    bool low_done;
-    uint64_t low_again_ns;
+    unsigned steps_count;
+    struct power_step steps[POWER_STEPS_MAX];
 };
 
 static struct loop *loop_of(const struct power_monitor *m)
@@ -37,14 +40,31 @@ static struct loop *loop_of(const struct power_monitor *m)
     return reactor_loop(m->reactor);
 }
 
-/* --- shutting down --- */
+/* --- the order in which things are saved, and the machine shut down --- */
+
+/* The run time as it was last told, less the time since. */
+static struct order_facts facts_now(const struct power_monitor *m)
+{
+    const struct power_health *health = &m->health;
+    struct order_facts facts = {.state = health->state,
+                                .exercise = health->exercise,
+                                .source = m->source != NULL,
+                                .command = m->on_low[0] != '\0',
+                                .runtime_s = health->runtime_s,
+                                .shutdown_s = m->shutdown_s,
+                                .load = power_board_load(&m->board)};
+    uint64_t age_s = m->judge.heard ? (loop_now_ns(loop_of(m)) - m->judge.heard_ns) / 1000000000 : 0;
+    if (facts.runtime_s != POWER_RUNTIME_UNKNOWN)
+        facts.runtime_s -= MIN(age_s, facts.runtime_s);
+    return facts;
+}
 
 static void on_low_ended(struct command *command, enum command_end end, int number)
 {
     struct power_monitor *m = container_of(command, struct power_monitor, command);
-    m->low_done = end == COMMAND_EXITED && number == 0;
-    m->low_again_ns = loop_now_ns(loop_of(m)) + ON_LOW_AGAIN;
-    if (m->low_done)
+    bool good = end == COMMAND_EXITED && number == 0;
+    power_order_ran(&m->order, good, loop_now_ns(loop_of(m)));
+    if (good)
         log_notice("power: %s was run", m->on_low);
     else
         log_error("power: %s %s (%d): it is run again", m->on_low,
@@ -55,18 +75,55 @@ static void on_low_ended(struct command *command, enum command_end end, int numb
                   number);
 }
 
-static void see_to_shutdown(struct power_monitor *m)
+/* "12 MiB dirty, about 3 s; 1 min to stop; 18 min 20 s left" */
+static void format_budget(const struct order_facts *facts, char *out, size_t len)
 {
-    enum power_state state = m->board.health.state;
-    if (state == POWER_ONLINE && !m->command.running) {
-        m->low_done = false;
-        m->low_again_ns = 0;
-    }
-    if (state != POWER_LOW || m->on_low[0] == '\0' || m->low_done || m->command.running ||
-        loop_now_ns(loop_of(m)) < m->low_again_ns)
+    char dirty[32], need[32], stop[32], left[32] = "an unknown time";
+    size_format(facts->load.dirty_bytes, dirty, sizeof dirty);
+    duration_format(facts->load.seconds, need, sizeof need);
+    duration_format(facts->shutdown_s, stop, sizeof stop);
+    if (facts->runtime_s != POWER_RUNTIME_UNKNOWN)
+        duration_format(facts->runtime_s, left, sizeof left);
+    text_format(out, len, "%s dirty, about %s; %s to stop; %s left", dirty, need, stop, left);
+}
+
+static void keep_step(struct power_monitor *m, const char *text)
+{
+    if (m->steps_count == POWER_STEPS_MAX)
+        memmove(m->steps, m->steps + 1, --m->steps_count * sizeof *m->steps);
+    struct power_step *step = &m->steps[m->steps_count++];
+    step->at_s = loop_wall_clock_s(loop_of(m));
+    text_format(step->text, sizeof step->text, "%s", text);
+}
+
+static void take_step(struct power_monitor *m, const struct order_step *step, const struct order_facts *facts,
+                      enum order_phase was)
+{
+    char budget[160], text[sizeof m->steps->text];
+    format_budget(facts, budget, sizeof budget);
+    text_format(text, sizeof text, "%s (%s)", step->words, budget);
+    if (was == ORDER_MAINS)
+        m->steps_count = 0;
+    keep_step(m, text);
+    log_write(step->grave ? LOG_LEVEL_ERROR : LOG_LEVEL_WARN, "power: %s", text);
+    if (!step->run)
         return;
-    log_error("power: the battery is low: running %s", m->on_low);
+    log_error("power: running %s", m->on_low);
     command_start(&m->command, m->reactor, m->on_low, ON_LOW_NS);
+}
+
+/* What follows from what is known; told to those who have to do it. */
+static void follow_order(struct power_monitor *m)
+{
+    struct order_facts facts = facts_now(m);
+    enum order_phase was = power_order_phase(&m->order);
+    struct order_step step;
+    while ((step = power_order_look(&m->order, &facts, loop_now_ns(loop_of(m)))).words != NULL) {
+        take_step(m, &step, &facts, was);
+        was = power_order_phase(&m->order);
+    }
+    struct power_news news = {m->health, m->shutdown_s, power_order_rests(&m->order), m->order.drain};
+    power_board_set(&m->board, &news);
 }
 
 /* --- what became of it --- */
@@ -88,15 +145,14 @@ static void log_change(const struct power_health *health)
 
 static void look(struct power_monitor *m)
 {
-    const struct power_health was = m->board.health;
-    struct power_health health = power_judge_look(&m->judge, loop_now_ns(loop_of(m)));
-    power_board_set(&m->board, &health);
-    if (health.state != was.state || strcmp(health.cause, was.cause) != 0) {
+    const struct power_health was = m->health;
+    m->health = power_judge_look(&m->judge, loop_now_ns(loop_of(m)));
+    if (m->health.state != was.state || strcmp(m->health.cause, was.cause) != 0) {
         m->since_s = loop_wall_clock_s(loop_of(m));
-        if (strcmp(health.cause, "unheard") != 0) /* it was only just asked */
-            log_change(&health);
+        if (strcmp(m->health.cause, "unheard") != 0) /* it was only just asked */
+            log_change(&m->health);
     }
-    see_to_shutdown(m);
+    follow_order(m);
 }
 
 /* --- the source --- */
@@ -115,12 +171,20 @@ void power_answered(struct power_source *source, enum power_answer answer, const
     look(m);
 }
 
+/* What others answer is seen with the next tick. */
+static uint64_t tick_ns(const struct power_monitor *m)
+{
+    enum order_phase phase = power_order_phase(&m->order);
+    return phase == ORDER_SAVING || phase == ORDER_LAST ? HURRY_NS : TICK_NS;
+}
+
 static void on_tick(struct timer *timer)
 {
     struct power_monitor *m = container_of(timer, struct power_monitor, tick);
     uint64_t now = loop_now_ns(loop_of(m));
-    timer_start(loop_of(m), &m->tick, MIN(m->poll_ns, TICK_NS));
     look(m);
+    timer_start(loop_of(m), &m->tick, MIN(m->poll_ns, tick_ns(m)));
+    power_board_ask(&m->board);
     if (m->asking || now - m->asked_ns < m->poll_ns)
         return;
     m->asking = true;
@@ -151,11 +215,11 @@ static void close_source(struct power_monitor *m)
 
 static void start_source(struct power_monitor *m, const struct power_limits *limits)
 {
-    struct power_health none = power_no_source();
     power_judge_init(&m->judge, limits);
     m->since_s = loop_wall_clock_s(loop_of(m));
     m->source = open_source(m);
-    power_board_set(&m->board, &none);
+    m->health = power_no_source();
+    follow_order(m);
     if (m->source == NULL)
         return;
     m->source->monitor = m;
@@ -172,6 +236,8 @@ struct power_monitor *power_monitor_create(struct reactor *control)
     m->reactor = control;
     m->tick.fire = on_tick;
     m->command.ended = on_low_ended;
+    m->health = power_no_source();
+    power_order_init(&m->order);
     power_board_init(&m->board, reactor_loop(control));
     return m;
 }
@@ -182,6 +248,7 @@ void power_monitor_configure(struct power_monitor *m, const struct config_power 
     bool same = strcmp(m->source_text, config->source.text) == 0 && strcmp(m->user, config->user.text) == 0 &&
                 strcmp(m->password_file, config->password_file.text) == 0;
     m->poll_ns = config->poll_ns;
+    m->shutdown_s = config->shutdown_time_ns / 1000000000;
     text_format(m->on_low, sizeof m->on_low, "%s", config->on_low.text);
     if (same) {
         m->judge.limits = limits;
@@ -201,7 +268,17 @@ void power_monitor_report(struct power_monitor *m, struct power_report *report)
     uint64_t now = loop_now_ns(loop_of(m));
     if (m->source != NULL)
         look(m); /* for the seconds in its words */
-    *report = (struct power_report){.health = m->board.health, .since_s = m->since_s, .heard_s_ago = UINT64_MAX};
+    struct order_facts facts = facts_now(m);
+    *report = (struct power_report){.health = m->health,
+                                    .since_s = m->since_s,
+                                    .heard_s_ago = UINT64_MAX,
+                                    .order = power_order_name(&m->order),
+                                    .rests = power_order_rests(&m->order),
+                                    .shutdown_s = m->shutdown_s,
+                                    .needs_s = power_order_needs(&facts),
+                                    .load = facts.load,
+                                    .steps_count = m->steps_count};
+    memcpy(report->steps, m->steps, sizeof report->steps);
     text_format(report->source, sizeof report->source, "%s", m->source_text);
     if (m->judge.heard)
         report->heard_s_ago = (now - m->judge.heard_ns) / 1000000000;

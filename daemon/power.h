@@ -1,7 +1,8 @@
 /*
  * The power monitor: asks the configured source (daemon/power_source.h), has core/power.h judge what it says, and
- * tells: the log of each change, whoever watches (core/power_watch.h), and people who ask. When the battery is low it
- * runs the command that shuts the machine down.
+ * tells: the log of each change, whoever watches (core/power_watch.h), and people who ask. When the mains fail it sees
+ * to it that all that is in memory is saved, and that the machine is shut down before the battery ends, in the order of
+ * daemon/power_order.h.
  *
  * It lives on the control reactor; all functions belong to that thread.
  */
@@ -10,15 +11,30 @@
 
 #include "core/power_watch.h"
 #include "daemon/config.h"
+#include "daemon/power_order.h"
 #include "daemon/reactor.h"
 
 struct power_monitor;
+
+enum { POWER_STEPS_MAX = 16 };
+
+/* One of the order, as it was logged. */
+struct power_step {
+    uint64_t at_s; /* since 1970 */
+    char text[240];
+};
 
 struct power_report {
     char source[CONFIG_PATH_MAX + 1]; /* as in the config; "": none */
     struct power_health health;
     uint64_t since_s;     /* since when its state and its cause have been so, in seconds since 1970 */
     uint64_t heard_s_ago; /* when the source was last heard; UINT64_MAX: never */
+    const char *order;    /* power_order_name() */
+    bool rests;           /* background work does */
+    uint64_t shutdown_s, needs_s;
+    struct power_load load;
+    unsigned steps_count; /* since the mains failed last: the last of them */
+    struct power_step steps[POWER_STEPS_MAX];
 };
 
 struct power_monitor *power_monitor_create(struct reactor *control);

@@ -9,6 +9,7 @@ faulty_nbd_server.py PORT FILE FLAGS [NAME=VALUE...]
                   no-flush            flushes answer EIO
                   full OFFSET LENGTH  writes that touch these bytes answer ENOSPC
                   split               replies are sent in two pieces, some time apart
+                  slow MS             writes and flushes take so long, one after the other
 """
 import os
 import socket
@@ -120,6 +121,8 @@ class Server:
         if command == DISC:
             return False
         error = 0
+        if command in (WRITE, FLUSH):
+            time.sleep(sum(float(fault[1]) for fault in self.faults() if fault and fault[0] == "slow") / 1000)
         if self.says("shutdown"):
             error = ESHUTDOWN
         elif command in (WRITE, ZEROES) and self.is_full(offset, length):

@@ -1,11 +1,11 @@
 # Shared by the tests of power sources, behind functions.sh: the config, and what corbelctl power says.
 
-# write_power SOURCE [more settings]; ON_LOW is what is run when it is time to shut down
+# write_power SOURCE [more settings]; ON_LOW is what is run when it is time to shut down, VOLUME settings of the volume
 ON_LOW="/bin/sh -c 'echo low >>$DIR/low'"
 write_power() {
-    EXTRA_TOP="power = { source = \"$1\"; poll = \"200 ms\"; silence_max = \"2 s\"; runtime_min = \"60 s\";
+    EXTRA_TOP="power = { source = \"$1\"; poll = \"200 ms\"; silence_max = \"2 s\"; runtime_min = \"${RUNTIME_MIN:-60 s}\";
         on_low = \"$ON_LOW\"; ${2:-settle = \"1 s\";} };"
-    write_config raid1
+    write_config raid1 "${VOLUME:-}"
 }
 reload() {
     write_power "$@"
@@ -22,4 +22,39 @@ power_is() {
     [ "$(field healthy)" = "$3" ] || fail "$1: healthy is $(field healthy)"
 }
 well() { power_is healthy "on mains" true; }
+phase() { $CTL --json power | sed -n 's/^ *"phase": "\(.*\)",$/\1/p'; }
+in_phase() { [ "$(phase)" = "$1" ]; }
+phase_is() { wait_for in_phase "$1" || fail "the phase is $(phase), not $1${2:+: $2}"; }
 logged() { grep -q "$1" "$LOG" || fail "the log has no: $1"; }
+
+# A real upsd with NUT's dummy driver: nut_set_up, then start_driver and start_upsd ($DRIVER, $UPSD: their pids), end PID.
+nut_set_up() {
+    NUT=$DIR/nut
+    export NUT_CONFPATH="$NUT" NUT_STATEPATH="$NUT" NUT_ALTPIDPATH="$NUT"
+    PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    mkdir "$NUT"
+    printf 'pollinterval = 1\n[ups]\ndriver = dummy-ups\nport = %s\nmode = dummy-once\n' "$NUT/ups.dev" >"$NUT/ups.conf"
+    echo "LISTEN 127.0.0.1 $PORT" >"$NUT/upsd.conf"
+    printf '[corbel]\npassword = "se cret"\nupsmon slave\n' >"$NUT/upsd.users"
+    chmod 600 "$NUT"/*
+    changes=1000000000
+}
+# ups "OL" [CHARGE [RUNTIME]]: what the driver says from its next look on; it goes by the time of the file in seconds.
+ups() {
+    changes=$((changes + 1))
+    printf 'ups.status: %s\nbattery.charge: %s\nbattery.runtime: %s\nups.model: A "dummy"\n' \
+        "$1" "${2:-100}" "${3:-1200}" >"$NUT/new"
+    touch -d "@$changes" "$NUT/new"
+    mv "$NUT/new" "$NUT/ups.dev"
+}
+start_driver() {
+    /lib/nut/dummy-ups -a ups -u "$(id -un)" -F >>"$NUT/log" 2>&1 &
+    DRIVER=$!
+    PIDS="$PIDS $DRIVER"
+}
+start_upsd() {
+    /lib/nut/upsd -u "$(id -un)" -F >>"$NUT/log" 2>&1 &
+    UPSD=$!
+    PIDS="$PIDS $UPSD"
+}
+end() { kill "$1" && wait "$1" 2>/dev/null || :; }

@@ -1,37 +1,10 @@
 # A real upsd with NUT's dummy driver: the daemon's states, its log, what its arrays hear, and the command that shuts down.
 . "$(dirname "$0")/functions.sh"
 . "$(dirname "$0")/power_functions.sh"
-NUT=$DIR/nut
-export NUT_CONFPATH="$NUT" NUT_STATEPATH="$NUT" NUT_ALTPIDPATH="$NUT"
-PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-mkdir "$NUT"
-printf 'pollinterval = 1\n[ups]\ndriver = dummy-ups\nport = %s\nmode = dummy-once\n' "$NUT/ups.dev" >"$NUT/ups.conf"
-echo "LISTEN 127.0.0.1 $PORT" >"$NUT/upsd.conf"
-printf '[corbel]\npassword = "se cret"\nupsmon slave\n' >"$NUT/upsd.users"
+nut_set_up
 printf 'se cret\n' >"$DIR/password"
 printf 'wrong\n' >"$DIR/wrong"
-chmod 600 "$NUT"/* "$DIR/password" "$DIR/wrong"
-
-# ups "OL" [CHARGE [RUNTIME]]: what the driver says from its next look on; it goes by the time of the file in seconds.
-changes=1000000000
-ups() {
-    changes=$((changes + 1))
-    printf 'ups.status: %s\nbattery.charge: %s\nbattery.runtime: %s\nups.model: A "dummy"\n' \
-        "$1" "${2:-100}" "${3:-1200}" >"$NUT/new"
-    touch -d "@$changes" "$NUT/new"
-    mv "$NUT/new" "$NUT/ups.dev"
-}
-start_driver() {
-    /lib/nut/dummy-ups -a ups -u "$(id -un)" -F >>"$NUT/log" 2>&1 &
-    DRIVER=$!
-    PIDS="$PIDS $DRIVER"
-}
-start_upsd() {
-    /lib/nut/upsd -u "$(id -un)" -F >>"$NUT/log" 2>&1 &
-    UPSD=$!
-    PIDS="$PIDS $UPSD"
-}
-end() { kill "$1" && wait "$1" 2>/dev/null || :; }
+chmod 600 "$DIR/password" "$DIR/wrong"
 
 make_disks 2 64M
 ups OL

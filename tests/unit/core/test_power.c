@@ -269,21 +269,48 @@ Test(power, dirty_bytes_are_what_the_battery_can_save)
                      i);
 }
 
+Test(power, what_is_dirty_takes_full_seconds)
+{
+    cr_expect_eq(power_destage_seconds(0, 5), 0);
+    cr_expect_eq(power_destage_seconds(1, 1000), 1);
+    cr_expect_eq(power_destage_seconds(1000, 1000), 1);
+    cr_expect_eq(power_destage_seconds(1001, 1000), 2);
+    cr_expect_eq(power_destage_seconds(UINT64_MAX, 1), UINT64_MAX);
+}
+
+/* What is on battery because it is calibrated is told apart from mains that failed. */
+Test(power, a_learn_cycle_is_an_exercise)
+{
+    cr_expect(
+        first_look(&limits, (struct power_reading){POWER_FLAG_ON_BATTERY | POWER_FLAG_CALIBRATING, 50, 600}).exercise);
+    cr_expect(
+        first_look(&limits, (struct power_reading){POWER_FLAG_ONLINE | POWER_FLAG_CALIBRATING, 50, 600}).exercise);
+    cr_expect_not(first_look(&limits, (struct power_reading){POWER_FLAG_ON_BATTERY, 50, 600}).exercise);
+    uint32_t ends = POWER_FLAG_ON_BATTERY | POWER_FLAG_CALIBRATING | POWER_FLAG_SHUTDOWN;
+    cr_expect_not(first_look(&limits, (struct power_reading){ends, 50, 600}).exercise, "it will be switched off");
+}
+
 /* --- the watch --- */
 
 struct listener {
     struct power_watch watch;
     unsigned calls;
     uint32_t charge;
+    bool rest, drains;
+    struct power_load load;
     struct task gone;
     bool is_gone;
 };
 
-static void on_changed(struct power_watch *watch, const struct power_health *health)
+static void on_changed(struct power_watch *watch, const struct power_news *news, struct power_load *load)
 {
     struct listener *l = container_of(watch, struct listener, watch);
     l->calls++;
-    l->charge = health->charge;
+    l->charge = news->health.charge;
+    l->rest = news->rest;
+    *load = l->load;
+    if (l->drains)
+        l->load.drained = news->drain;
 }
 
 static void on_gone(struct task *task)
@@ -291,11 +318,11 @@ static void on_gone(struct task *task)
     container_of(task, struct listener, gone)->is_gone = true;
 }
 
-static struct power_health charged(uint32_t charge)
+static struct power_news charged(uint32_t charge)
 {
-    struct power_health health = power_no_source();
-    health.charge = charge;
-    return health;
+    struct power_news news = {.health = power_no_source()};
+    news.health.charge = charge;
+    return news;
 }
 
 static void run_both(struct testloop *a, struct testloop *b)
@@ -312,28 +339,28 @@ Test(power_watch, tells_what_is_and_then_each_change)
     struct power_board board;
     struct listener l = {.watch.changed = on_changed, .gone.run = on_gone},
                     m = {.watch.changed = on_changed, .gone.run = on_gone};
-    struct power_health health = charged(7);
+    struct power_news news = charged(7);
     power_board_init(&board, &here->loop);
-    power_board_set(&board, &health);
+    power_board_set(&board, &news);
     power_watch_start(&l.watch, &board, &there->loop);
     power_watch_start(&m.watch, &board, &here->loop);
     run_both(here, there);
     cr_expect(l.calls == 1 && l.charge == 7);
     cr_expect(m.calls == 1 && m.charge == 7, "on the board's own loop");
-    power_board_set(&board, &health);
+    power_board_set(&board, &news);
     run_both(here, there);
     cr_expect_eq(l.calls, 1, "no change");
 
     for (uint32_t charge = 8; charge < 20; charge++) {
-        health = charged(charge);
-        power_board_set(&board, &health);
+        news = charged(charge);
+        power_board_set(&board, &news);
     }
     run_both(here, there);
     cr_expect_eq(l.charge, 19, "the last one");
     cr_expect_leq(l.calls, 3, "those between are told as one");
 
-    health = charged(20);
-    power_board_set(&board, &health);
+    news = charged(20);
+    power_board_set(&board, &news);
     testloop_run_ready(here);
     power_watch_stop(&l.watch, &l.gone); /* with the ball on its way */
     cr_expect_not(l.is_gone);
@@ -357,6 +384,55 @@ Test(power_watch, may_stop_before_it_has_entered)
     power_watch_stop(&l.watch, &l.gone);
     run_both(here, there);
     cr_expect(l.is_gone && l.calls == 0 && LIST_EMPTY(&board.watches));
+    testloop_destroy(there);
+    testloop_destroy(here);
+}
+
+Test(power_watch, tells_back_what_there_is_to_save)
+{
+    struct testloop *here = testloop_create(1, 1), *there = testloop_create(1, 2);
+    struct power_board board;
+    struct listener l = {.watch.changed = on_changed, .gone.run = on_gone, .load = {.dirty_bytes = 100, .seconds = 7}},
+                    m = {.watch.changed = on_changed, .gone.run = on_gone, .load = {.dirty_bytes = 30, .seconds = 9}};
+    struct power_news news = charged(50);
+    power_board_init(&board, &here->loop);
+    cr_expect_eq(power_board_load(&board).drained, 0);
+    power_watch_start(&l.watch, &board, &there->loop);
+    power_watch_start(&m.watch, &board, &here->loop);
+    run_both(here, there);
+    struct power_load load = power_board_load(&board);
+    cr_expect(load.dirty_bytes == 130 && load.seconds == 9 && load.drained == 0, "%llu, %llu",
+              (unsigned long long)load.dirty_bytes, (unsigned long long)load.seconds);
+
+    news.rest = true;
+    news.drain = 1;
+    l.drains = true;
+    power_board_set(&board, &news);
+    cr_expect_eq(power_board_load(&board).drained, 0, "nobody has heard of it yet");
+    run_both(here, there);
+    cr_expect(l.rest && m.rest);
+    l.load.dirty_bytes = 0;
+    unsigned calls = l.calls;
+    power_board_set(&board, &news);
+    run_both(here, there);
+    cr_expect_eq(l.calls, calls, "no news");
+    power_board_ask(&board);
+    run_both(here, there);
+    cr_expect_eq(l.calls, calls + 1);
+    load = power_board_load(&board);
+    cr_expect(load.dirty_bytes == 30 && load.drained == 0, "one has not carried it out");
+    m.drains = true;
+    power_board_ask(&board);
+    run_both(here, there);
+    power_board_ask(&board);
+    run_both(here, there);
+    cr_expect_eq(power_board_load(&board).drained, 1);
+
+    power_watch_stop(&l.watch, &l.gone);
+    power_watch_stop(&m.watch, &m.gone);
+    run_both(here, there);
+    load = power_board_load(&board);
+    cr_expect(load.dirty_bytes == 0 && load.seconds == 0 && load.drained == 1, "nobody is left");
     testloop_destroy(there);
     testloop_destroy(here);
 }

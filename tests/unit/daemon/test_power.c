@@ -109,6 +109,7 @@ Test(power_config, the_group_becomes_limits)
     cr_expect(limits.runtime_min_s == 90 && limits.runtime_assumed_s == 0);
     cr_expect(limits.silence_max_ns == 30000000000ull && limits.settle_ns == 0);
     cr_expect_eq(l.config->power.poll_ns, 2000000000ull);
+    cr_expect_eq(l.config->power.shutdown_time_ns, 60000000000ull);
     unload(&l);
     l = load("daemon = { };");
     cr_expect(l.config != NULL && l.config->power.source.text[0] == '\0', "none by default");
@@ -131,6 +132,7 @@ Test(power_config, mistakes_are_told_with_their_place)
         {"source = \"sysfs\"; on_low = \"poweroff\";", "on_low: \"poweroff\" must begin with an absolute path"},
         {"source = \"sysfs\"; poll = \"0 s\";", "out of range"},
         {"source = \"sysfs\"; charge_min = 101;", "out of range"},
+        {"source = \"sysfs\"; shutdown_time = \"2 h\";", "out of range"},
         {"sauce = \"sysfs\";", "did you mean \"source\"?"},
     };
     for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
@@ -279,14 +281,16 @@ struct threads {
     struct power_board board; /* on the one */
     struct power_watch watch; /* on the other */
     uint32_t tell, heard, seen;
+    uint64_t answered;
     unsigned calls;
     struct task gone;
 };
 
-static void on_health(struct power_watch *watch, const struct power_health *health)
+static void on_news(struct power_watch *watch, const struct power_news *news, struct power_load *load)
 {
     struct threads *t = container_of(watch, struct threads, watch);
-    t->heard = health->charge;
+    t->heard = news->health.charge;
+    load->dirty_bytes = t->heard;
     t->calls++;
 }
 
@@ -299,7 +303,7 @@ static void run_board(struct sync_call *call)
 static void run_start(struct sync_call *call)
 {
     struct threads *t = container_of(call, struct threads, call);
-    t->watch.changed = on_health;
+    t->watch.changed = on_news;
     power_watch_start(&t->watch, &t->board, call->loop);
     sync_finish(call);
 }
@@ -307,9 +311,16 @@ static void run_start(struct sync_call *call)
 static void run_tell(struct sync_call *call)
 {
     struct threads *t = container_of(call, struct threads, call);
-    struct power_health health = power_no_source();
-    health.charge = t->tell;
-    power_board_set(&t->board, &health);
+    struct power_news news = {.health = power_no_source()};
+    news.health.charge = t->tell;
+    power_board_set(&t->board, &news);
+    sync_finish(call);
+}
+
+static void run_answer(struct sync_call *call)
+{
+    struct threads *t = container_of(call, struct threads, call);
+    t->answered = power_board_load(&t->board).dirty_bytes;
     sync_finish(call);
 }
 
@@ -345,6 +356,9 @@ Test(power_watch, hears_the_last_word_on_another_thread)
     for (unsigned i = 0; i < LOOKS && t.seen != WORDS; i++)
         sync_call(&t.call, reactor_loop(other), run_look);
     cr_expect_eq(t.seen, WORDS);
+    for (unsigned i = 0; i < LOOKS && t.answered != WORDS; i++)
+        sync_call(&t.call, reactor_loop(one), run_answer);
+    cr_expect_eq(t.answered, WORDS, "and what it says to that comes back");
     cr_expect(t.calls > 0 && t.calls <= WORDS + 1);
     sync_call(&t.call, reactor_loop(other), run_stop);
     sync_call(&t.call, reactor_loop(one), run_tell);
