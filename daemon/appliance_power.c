@@ -1,6 +1,9 @@
 /* The power monitor lives on the control reactor: what the worker asks of it, and what arrays hear from it on theirs,
  * do about it, and answer. */
+#include <string.h>
+
 #include "core/check.h"
+#include "core/log.h"
 #include "daemon/appliance_internal.h"
 
 /* --- from the worker to the control reactor --- */
@@ -49,18 +52,45 @@ static json_t *order_json(const struct power_report *report)
                      "needed_seconds", (json_int_t)report->needs_s, "steps", steps);
 }
 
+static json_t *source_json(const struct power_report_source *source)
+{
+    const struct power_health *health = &source->health;
+    return json_pack("{s:o, s:s, s:b, s:s, s:o, s:o, s:o, s:I, s:o}", "source", sentence_json(source->text), "state",
+                     power_state_name(health->state), "healthy", health->healthy, "cause", health->cause, "reason",
+                     sentence_json(health->reason), "charge_percent",
+                     number_or_null(health->charge, POWER_CHARGE_UNKNOWN), "runtime_seconds",
+                     number_or_null(health->runtime_s, POWER_RUNTIME_UNKNOWN), "since", (json_int_t)source->since_s,
+                     "heard_seconds_ago", number_or_null(source->heard_s_ago, UINT64_MAX));
+}
+
+/* All together, as if they were one source. */
+static struct power_report_source sum_of(const struct power_report *report)
+{
+    struct power_report_source sum = {.health = report->health, .since_s = report->since_s};
+    size_t len = 0;
+    for (unsigned i = 0; i < report->sources_count; i++) {
+        const struct power_report_source *source = &report->sources[i];
+        text_format(sum.text + len, sizeof sum.text - len, "%s%s", i > 0 ? ", " : "", source->text);
+        len = strlen(sum.text);
+        sum.heard_s_ago = MAX(sum.heard_s_ago, source->heard_s_ago);
+    }
+    if (report->sources_count == 0)
+        sum.heard_s_ago = UINT64_MAX;
+    return sum;
+}
+
 json_t *appliance_power(struct appliance *a)
 {
     struct monitor_call c = {.monitor = a->power};
     sync_call(&c.call, a->control, run_report);
-    const struct power_health *health = &c.report.health;
-    return json_pack("{s:s, s:s, s:b, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "source", c.report.source, "state",
-                     power_state_name(health->state), "healthy", health->healthy, "cause", health->cause, "reason",
-                     sentence_json(health->reason), "charge_percent",
-                     number_or_null(health->charge, POWER_CHARGE_UNKNOWN), "runtime_seconds",
-                     number_or_null(health->runtime_s, POWER_RUNTIME_UNKNOWN), "since", (json_int_t)c.report.since_s,
-                     "heard_seconds_ago", number_or_null(c.report.heard_s_ago, UINT64_MAX), "order",
-                     order_json(&c.report));
+    struct power_report_source sum = sum_of(&c.report);
+    json_t *power = source_json(&sum), *sources = json_array();
+    for (unsigned i = 0; i < c.report.sources_count; i++)
+        json_array_append_new(sources, source_json(&c.report.sources[i]));
+    json_object_set_new(power, "needed", json_integer((json_int_t)c.report.needed));
+    json_object_set_new(power, "order", order_json(&c.report));
+    json_object_set_new(power, "sources", sources);
+    return power;
 }
 
 /* --- on the home of an array --- */

@@ -172,9 +172,17 @@ static void set_defaults(const struct config_group *group, void *out)
 static void read_group(struct reader *r, const struct config_group *group, void *out, config_setting_t *setting,
                        const char *prefix);
 
-static void read_strings(struct reader *r, const char *name, struct config_strings *out, config_setting_t *setting)
+static void read_strings(struct reader *r, const char *name, const struct config_key *key, struct config_strings *out,
+                         config_setting_t *setting)
 {
     unsigned line = config_setting_source_line(setting);
+    const char *one = key->alone ? config_setting_get_string(setting) : NULL;
+    if (one != NULL) {
+        out->items = must_allocate(1, sizeof *out->items);
+        if (*one != '\0')
+            out->items[out->count++] = (struct config_text){must_duplicate(one), line};
+        return;
+    }
     if (!config_setting_is_array(setting) && !config_setting_is_list(setting)) {
         config_error(r->errors, r->path, line, name, "must be a list of strings: [ \"...\", \"...\" ]");
         return;
@@ -287,7 +295,7 @@ static void read_key(struct reader *r, const char *name, const struct config_key
 {
     switch (key->kind) {
     case KEY_STRINGS:
-        read_strings(r, name, field, setting);
+        read_strings(r, name, key, field, setting);
         break;
     case KEY_NUMBERS:
         read_numbers(r, name, key, field, setting);

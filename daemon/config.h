@@ -167,9 +167,10 @@ struct config_web {
 /* Who says that a battery stands behind what is in memory: daemon/config_power.h. */
 struct config_power {
     unsigned line;
-    struct config_text source, user, password_file, on_low;
+    struct config_strings source;
+    struct config_text user, password_file, on_low;
     uint64_t poll_ns, charge_min, charge_ok, charge_low, runtime_min_ns, runtime_assumed_ns, silence_max_ns, settle_ns,
-        shutdown_time_ns;
+        shutdown_time_ns, needed;
 };
 
 enum { CONFIG_ARRAYS_MAX = 64, CONFIG_PATH_MAX = 511 };

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "daemon/config_power.h"
 #include "daemon/config_table.h"
 #include "daemon/remote_uri.h"
 #include "raid/superblock.h"
@@ -148,7 +149,7 @@ static void check_cache(struct checker *c, const struct config_volume *volume)
         report(c, cache->line, "protection", "of volume \"%s\": protection is for write = \"back\"", volume->name.text);
     if (strcmp(cache->when_bad.text, "strict") != 0 && strcmp(cache->protection.text, "battery") != 0)
         report(c, cache->line, "when_bad", "of volume \"%s\": it is for protection = \"battery\"", volume->name.text);
-    if (strcmp(cache->protection.text, "battery") == 0 && c->config->power.source.text[0] == '\0')
+    if (strcmp(cache->protection.text, "battery") == 0 && config_power_sources(&c->config->power) == 0)
         report(c, cache->line, "protection",
                "of volume \"%s\": there is no power source to say whether there is a "
                "battery; set power.source",

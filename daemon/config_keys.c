@@ -1,5 +1,6 @@
 /* Every key of the configuration, once: the parser, its defaults and its manual come from these tables. */
 #include "core/check.h"
+#include "core/power_combine.h"
 #include "daemon/config_table.h"
 
 #define SECONDS(n) ((n)*1000000000ull)
@@ -253,9 +254,16 @@ static const struct config_key web_keys[] = {
 static const struct config_group web_group = GROUP(web_keys, struct config_web);
 
 static const struct config_key power_keys[] = {
-    KEY(config_power, source, KEY_TEXT, "",
-        "\"nut://UPS@HOST:PORT\" (NUT's upsd), \"sysfs\" (the machine's own batteries) or \"command:/PATH WORD...\"; "
-        "absent: none."),
+    {.name = "source",
+     .kind = KEY_STRINGS,
+     .offset = offsetof(struct config_power, source),
+     .fallback = "",
+     .alone = true,
+     .help =
+         "\"nut://UPS@HOST:PORT\" (NUT's upsd), \"sysfs\" (the machine's own batteries) or \"command:/PATH WORD...\"; "
+         "absent: none; of several power supplies: a list."},
+    KEY_LIMITS(config_power, "needed", needed, KEY_NUMBER, "0", 0, POWER_SOURCES_MAX,
+               "Of several sources: how many must feed the machine; 0: all."),
     KEY(config_power, user, KEY_TEXT, "", "With nut: log in as this user, so that upsd counts this machine."),
     KEY(config_power, password_file, KEY_TEXT, "",
         "With a user: the file with its password, one line, readable by its owner only."),

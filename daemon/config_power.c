@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "core/power_combine.h"
 #include "daemon/command.h"
 #include "daemon/config_table.h"
 #include "daemon/power_upsd.h"
@@ -106,11 +107,20 @@ struct power_limits config_power_limits(const struct config_power *config)
                                  .settle_ns = config->settle_ns};
 }
 
-static void check_login(const struct config *config, const struct config_power *power,
-                        const struct power_source_spec *spec, struct config_errors *errors)
+unsigned config_power_sources(const struct config_power *config)
 {
-    const struct config_text *user = &power->user, *file = &power->password_file;
-    if ((*user->text != '\0' || *file->text != '\0') && spec->kind != POWER_SOURCE_NUT)
+    return config->source.count;
+}
+
+unsigned config_power_needed(const struct config_power *config)
+{
+    return config->needed != 0 ? (unsigned)config->needed : config_power_sources(config);
+}
+
+static void check_login(const struct config *config, bool nut, struct config_errors *errors)
+{
+    const struct config_text *user = &config->power.user, *file = &config->power.password_file;
+    if ((*user->text != '\0' || *file->text != '\0') && !nut)
         report(MAX(user->line, file->line), *user->text != '\0' ? "user" : "password_file",
                "only a source of nut:// has a login");
     else if (*user->text != '\0' && *file->text == '\0')
@@ -123,16 +133,36 @@ static void check_login(const struct config *config, const struct config_power *
         report(user->line, "user", "is longer than %d bytes", UPSD_NAME_MAX);
 }
 
+/* False: there is something wrong with them. *nut: one of them is a UPS of upsd. */
+static bool check_sources(const struct config *config, bool *nut, struct config_errors *errors)
+{
+    const struct config_strings *sources = &config->power.source;
+    unsigned before = errors->count;
+    for (unsigned i = 0; i < sources->count; i++) {
+        struct power_source_spec spec = {.kind = POWER_SOURCE_NONE};
+        const struct config_text *text = &sources->items[i];
+        char why[200] = "is empty";
+        if (*text->text == '\0' || !power_source_parse(text->text, &spec, why, sizeof why))
+            report(text->line, "source", "\"%s\" %s", text->text, why);
+        for (unsigned j = 0; j < i; j++)
+            if (strcmp(text->text, sources->items[j].text) == 0)
+                report(text->line, "source", "\"%s\" is there twice", text->text);
+        *nut = *nut || spec.kind == POWER_SOURCE_NUT;
+    }
+    if (sources->count > POWER_SOURCES_MAX)
+        report(sources->items[0].line, "source", "there are more than %d", POWER_SOURCES_MAX);
+    if (config->power.needed > MAX(sources->count, 1u))
+        report(config->power.line, "needed", "%u of %u sources", (unsigned)config->power.needed, sources->count);
+    return errors->count == before;
+}
+
 void config_check_power(const struct config *config, struct config_errors *errors)
 {
     const struct config_power *power = &config->power;
-    struct power_source_spec spec;
-    char why[200];
-    if (!power_source_parse(power->source.text, &spec, why, sizeof why)) {
-        report(power->source.line, "source", "\"%s\" %s", power->source.text, why);
+    bool nut = false;
+    if (!check_sources(config, &nut, errors))
         return;
-    }
-    check_login(config, power, &spec, errors);
+    check_login(config, nut, errors);
     if (power->charge_ok < power->charge_min)
         report(power->line, "charge_ok", "%u is below charge_min, %u", (unsigned)power->charge_ok,
                (unsigned)power->charge_min);

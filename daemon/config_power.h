@@ -23,6 +23,9 @@ struct power_source_spec {
 /* False, and what is wrong with it (a part of a sentence). */
 bool power_source_parse(const char *text, struct power_source_spec *out, char *why, size_t why_len);
 
+/* How many sources there are; and how many of them must feed the machine. */
+unsigned config_power_sources(const struct config_power *config);
+unsigned config_power_needed(const struct config_power *config);
 struct power_limits config_power_limits(const struct config_power *config);
 
 #endif

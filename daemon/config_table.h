@@ -29,6 +29,7 @@ struct config_key {
     const char *fallback; /* default, as text; NULL: the key is required */
     uint64_t min, max;    /* KEY_SIZE, KEY_DURATION (ns), KEY_NUMBER, each of KEY_NUMBERS */
     const struct config_group *group;
+    bool alone; /* KEY_STRINGS: one string is a list as well; an empty one, none */
     const char *help;
 };
 

@@ -367,6 +367,16 @@ static void format_time(uint64_t at, char *out, size_t len)
         snprintf(out, len, "-");
 }
 
+/* One of several. */
+static void print_source(const json_t *source)
+{
+    char figures[96];
+    bool healthy = json_is_true(json_object_get(source, "healthy"));
+    printf("          %s: %s, %s%s (%s)\n", text(source, "source"), text(source, "state"),
+           healthy ? "healthy" : "not healthy: ", healthy ? "" : text(source, "reason"),
+           power_figures(source, figures, sizeof figures));
+}
+
 static void print_order(const json_t *order)
 {
     char needs[160], at[32];
@@ -385,6 +395,9 @@ static void print_order(const json_t *order)
 void print_power(const json_t *power)
 {
     char figures[96], since[32], heard[32] = "never";
+    const json_t *sources = json_object_get(power, "sources");
+    size_t i;
+    json_t *source;
     bool healthy = json_is_true(json_object_get(power, "healthy"));
     if (text(power, "source")[0] == '\0') {
         printf("no power source is configured\n");
@@ -393,7 +406,14 @@ void print_power(const json_t *power)
     format_time(number(power, "since"), since, sizeof since);
     if (json_is_integer(json_object_get(power, "heard_seconds_ago")))
         snprintf(heard, sizeof heard, "%" PRIu64 " s ago", number(power, "heard_seconds_ago"));
-    printf("source:   %s\nstate:    %s, since %s\n", text(power, "source"), text(power, "state"), since);
+    if (json_array_size(sources) > 1) {
+        printf("sources:  %zu, of which %" PRIu64 " must feed this machine:\n", json_array_size(sources),
+               number(power, "needed"));
+        json_array_foreach(sources, i, source) print_source(source);
+    } else {
+        printf("source:   %s\n", text(power, "source"));
+    }
+    printf("state:    %s, since %s\n", text(power, "state"), since);
     printf("healthy:  %s%s%s\n", healthy ? "yes" : "no", healthy ? "" : ": ", text(power, "reason"));
     printf("battery:  %s\nheard:    %s\n", power_figures(power, figures, sizeof figures), heard);
     print_order(json_object_get(power, "order"));

@@ -1,4 +1,4 @@
-/* See daemon/power.h. A tick of a second or less looks at the judge, since time passes for it, and asks when it is
+/* See daemon/power.h. A tick of a second or less looks at the judges, since time passes for them, and asks when it is
  * due. */
 #include "daemon/power.h"
 
@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "daemon/command.h"
-#include "daemon/power_source.h"
+#include "daemon/power_feed.h"
 #include "daemon/units.h"
 
 #define TICK_NS   1000000000ull
@@ -18,13 +18,12 @@
 struct power_monitor {
     struct reactor *reactor;
     struct power_board board;
-    struct power_judge judge;
-    struct power_source *source; /* NULL: none */
-    char source_text[CONFIG_PATH_MAX + 1], user[128], password_file[CONFIG_PATH_MAX + 1];
-    uint64_t poll_ns, asked_ns;
-    bool asking;
+    unsigned count, needed; /* sources; how many must feed the machine */
+    struct power_feed feeds[POWER_SOURCES_MAX];
+    uint64_t poll_ns;
     struct timer tick;
-    struct power_health health; /* as judged last */
+    struct power_health health; /* of all together, as judged last */
+    unsigned whose;             /* the feed that decides it */
     uint64_t since_s;
     /* The mains failed. */
     struct power_order order;
@@ -48,14 +47,13 @@ static struct order_facts facts_now(const struct power_monitor *m)
     const struct power_health *health = &m->health;
     struct order_facts facts = {.state = health->state,
                                 .exercise = health->exercise,
-                                .source = m->source != NULL,
+                                .source = m->count > 0,
                                 .command = m->on_low[0] != '\0',
                                 .runtime_s = health->runtime_s,
                                 .shutdown_s = m->shutdown_s,
                                 .load = power_board_load(&m->board)};
-    uint64_t age_s = m->judge.heard ? (loop_now_ns(loop_of(m)) - m->judge.heard_ns) / 1000000000 : 0;
     if (facts.runtime_s != POWER_RUNTIME_UNKNOWN)
-        facts.runtime_s -= MIN(age_s, facts.runtime_s);
+        facts.runtime_s -= MIN(power_feed_age_s(&m->feeds[m->whose]), facts.runtime_s);
     return facts;
 }
 
@@ -128,47 +126,70 @@ static void follow_order(struct power_monitor *m)
 
 /* --- what became of it --- */
 
-static void log_change(const struct power_health *health)
+/* `of`: which of several sources, or "". */
+static void log_change(const char *of, const struct power_health *health)
 {
     char charge[32] = "charge unknown", left[32] = "unknown";
+    if (strcmp(health->cause, "unheard") == 0) /* it was only just asked */
+        return;
     if (health->charge != POWER_CHARGE_UNKNOWN)
         text_format(charge, sizeof charge, "%u %%", health->charge);
     if (health->runtime_s != POWER_RUNTIME_UNKNOWN)
         duration_format(health->runtime_s, left, sizeof left);
     if (health->healthy)
-        log_notice("power: %s, healthy (%s, run time %s)", power_state_name(health->state), charge, left);
+        log_notice("power: %s%s, healthy (%s, run time %s)", of, power_state_name(health->state), charge, left);
     else
         log_write(health->state == POWER_LOW ? LOG_LEVEL_ERROR : LOG_LEVEL_WARN,
-                  "power: %s, not healthy: %s (%s, run time %s)", power_state_name(health->state), health->reason,
+                  "power: %s%s, not healthy: %s (%s, run time %s)", of, power_state_name(health->state), health->reason,
                   charge, left);
+}
+
+/* Whoever was only just asked is waited for: without him the others might be too few. */
+static bool find_unanswered(const struct power_monitor *m, unsigned *out)
+{
+    for (unsigned i = 0; i < m->count; i++) {
+        if (m->feeds[i].answered)
+            continue;
+        *out = i;
+        return true;
+    }
+    return false;
+}
+
+/* Each of several sources is told of for itself, then all together. */
+static void look_at_feeds(struct power_monitor *m)
+{
+    struct power_health healths[POWER_SOURCES_MAX];
+    char of[sizeof m->feeds->text + 8];
+    for (unsigned i = 0; i < m->count; i++) {
+        text_format(of, sizeof of, "%s: ", m->feeds[i].text);
+        if (power_feed_look(&m->feeds[i]) && m->count > 1)
+            log_change(of, &m->feeds[i].health);
+        healths[i] = m->feeds[i].health;
+    }
+    const struct power_health was = m->health;
+    if (find_unanswered(m, &m->whose))
+        m->health = healths[m->whose];
+    else
+        m->health = power_combine(healths, m->count, m->needed, &m->whose);
+    if (m->health.state == was.state && strcmp(m->health.cause, was.cause) == 0)
+        return;
+    m->since_s = loop_wall_clock_s(loop_of(m));
+    log_change("", &m->health);
 }
 
 static void look(struct power_monitor *m)
 {
-    const struct power_health was = m->health;
-    m->health = power_judge_look(&m->judge, loop_now_ns(loop_of(m)));
-    if (m->health.state != was.state || strcmp(m->health.cause, was.cause) != 0) {
-        m->since_s = loop_wall_clock_s(loop_of(m));
-        if (strcmp(m->health.cause, "unheard") != 0) /* it was only just asked */
-            log_change(&m->health);
-    }
+    if (m->count > 0)
+        look_at_feeds(m);
     follow_order(m);
 }
 
-/* --- the source --- */
+/* --- the sources --- */
 
-void power_answered(struct power_source *source, enum power_answer answer, const struct power_reading *reading,
-                    const char *why)
+static void on_heard(struct power_feed *feed)
 {
-    struct power_monitor *m = source->monitor;
-    m->asking = false;
-    if (answer == POWER_READING)
-        power_judge_read(&m->judge, reading, loop_now_ns(loop_of(m)));
-    else if (answer == POWER_ERROR)
-        power_judge_error(&m->judge, why);
-    else
-        power_judge_silence(&m->judge, why);
-    look(m);
+    look(feed->owner);
 }
 
 /* What others answer is seen with the next tick. */
@@ -181,50 +202,39 @@ static uint64_t tick_ns(const struct power_monitor *m)
 static void on_tick(struct timer *timer)
 {
     struct power_monitor *m = container_of(timer, struct power_monitor, tick);
-    uint64_t now = loop_now_ns(loop_of(m));
     look(m);
     timer_start(loop_of(m), &m->tick, MIN(m->poll_ns, tick_ns(m)));
     power_board_ask(&m->board);
-    if (m->asking || now - m->asked_ns < m->poll_ns)
-        return;
-    m->asking = true;
-    m->asked_ns = now;
-    m->source->ask(m->source);
+    for (unsigned i = 0; i < m->count; i++)
+        power_feed_ask(&m->feeds[i], m->poll_ns);
 }
 
-static struct power_source *open_source(struct power_monitor *m)
+static bool same_feeds(struct power_monitor *m, const struct config_power *config)
 {
-    struct power_source_spec spec;
-    char why[200];
-    ASSERT(power_source_parse(m->source_text, &spec, why, sizeof why)); /* the config was checked */
-    if (spec.kind == POWER_SOURCE_NUT)
-        return power_nut_open(m->reactor, &spec, m->user, m->password_file);
-    if (spec.kind == POWER_SOURCE_SYSFS)
-        return power_sysfs_open(m->reactor, &spec);
-    return spec.kind == POWER_SOURCE_COMMAND ? power_command_open(m->reactor, &spec) : NULL;
+    bool same = m->count == config_power_sources(config);
+    for (unsigned i = 0; i < m->count && same; i++)
+        same = power_feed_keep(&m->feeds[i], config->source.items[i].text, config);
+    return same;
 }
 
-static void close_source(struct power_monitor *m)
+static void close_feeds(struct power_monitor *m)
 {
     timer_stop(loop_of(m), &m->tick);
-    if (m->source != NULL)
-        m->source->close(m->source);
-    m->source = NULL;
-    m->asking = false;
+    while (m->count > 0)
+        power_feed_close(&m->feeds[--m->count]);
+    m->whose = 0;
+    m->health = power_no_source();
 }
 
-static void start_source(struct power_monitor *m, const struct power_limits *limits)
+static void open_feeds(struct power_monitor *m, const struct config_power *config)
 {
-    power_judge_init(&m->judge, limits);
     m->since_s = loop_wall_clock_s(loop_of(m));
-    m->source = open_source(m);
-    m->health = power_no_source();
+    for (; m->count < config_power_sources(config); m->count++) {
+        struct power_feed *feed = &m->feeds[m->count];
+        *feed = (struct power_feed){.heard = on_heard, .owner = m};
+        power_feed_open(feed, m->reactor, config->source.items[m->count].text, config);
+    }
     follow_order(m);
-    if (m->source == NULL)
-        return;
-    m->source->monitor = m;
-    m->asked_ns = loop_now_ns(loop_of(m)) - m->poll_ns;
-    timer_start(loop_of(m), &m->tick, 0);
 }
 
 /* --- for others --- */
@@ -244,44 +254,43 @@ struct power_monitor *power_monitor_create(struct reactor *control)
 
 void power_monitor_configure(struct power_monitor *m, const struct config_power *config)
 {
-    struct power_limits limits = config_power_limits(config);
-    bool same = strcmp(m->source_text, config->source.text) == 0 && strcmp(m->user, config->user.text) == 0 &&
-                strcmp(m->password_file, config->password_file.text) == 0;
     m->poll_ns = config->poll_ns;
     m->shutdown_s = config->shutdown_time_ns / 1000000000;
     text_format(m->on_low, sizeof m->on_low, "%s", config->on_low.text);
-    if (same) {
-        m->judge.limits = limits;
-        if (m->source != NULL)
-            timer_start(loop_of(m), &m->tick, 0);
-        return;
+    m->needed = config_power_needed(config);
+    if (!same_feeds(m, config)) {
+        close_feeds(m);
+        open_feeds(m, config);
     }
-    close_source(m);
-    text_format(m->source_text, sizeof m->source_text, "%s", config->source.text);
-    text_format(m->user, sizeof m->user, "%s", config->user.text);
-    text_format(m->password_file, sizeof m->password_file, "%s", config->password_file.text);
-    start_source(m, &limits);
+    if (m->count > 0)
+        timer_start(loop_of(m), &m->tick, 0);
+}
+
+static void report_order(const struct power_monitor *m, struct power_report *report)
+{
+    struct order_facts facts = facts_now(m);
+    report->order = power_order_name(&m->order);
+    report->rests = power_order_rests(&m->order);
+    report->shutdown_s = m->shutdown_s;
+    report->needs_s = power_order_needs(&facts);
+    report->load = facts.load;
+    report->steps_count = m->steps_count;
+    memcpy(report->steps, m->steps, sizeof report->steps);
 }
 
 void power_monitor_report(struct power_monitor *m, struct power_report *report)
 {
-    uint64_t now = loop_now_ns(loop_of(m));
-    if (m->source != NULL)
-        look(m); /* for the seconds in its words */
-    struct order_facts facts = facts_now(m);
-    *report = (struct power_report){.health = m->health,
-                                    .since_s = m->since_s,
-                                    .heard_s_ago = UINT64_MAX,
-                                    .order = power_order_name(&m->order),
-                                    .rests = power_order_rests(&m->order),
-                                    .shutdown_s = m->shutdown_s,
-                                    .needs_s = power_order_needs(&facts),
-                                    .load = facts.load,
-                                    .steps_count = m->steps_count};
-    memcpy(report->steps, m->steps, sizeof report->steps);
-    text_format(report->source, sizeof report->source, "%s", m->source_text);
-    if (m->judge.heard)
-        report->heard_s_ago = (now - m->judge.heard_ns) / 1000000000;
+    look(m); /* for the seconds in its words */
+    *report = (struct power_report){
+        .health = m->health, .since_s = m->since_s, .needed = m->needed, .sources_count = m->count};
+    for (unsigned i = 0; i < m->count; i++) {
+        struct power_report_source *source = &report->sources[i];
+        *source = (struct power_report_source){.health = m->feeds[i].health,
+                                               .since_s = m->feeds[i].since_s,
+                                               .heard_s_ago = power_feed_age_s(&m->feeds[i])};
+        text_format(source->text, sizeof source->text, "%s", m->feeds[i].text);
+    }
+    report_order(m, report);
 }
 
 struct power_board *power_monitor_board(struct power_monitor *m)
@@ -292,7 +301,7 @@ struct power_board *power_monitor_board(struct power_monitor *m)
 /* A shutdown that was begun goes on: it may be what ends us. */
 void power_monitor_destroy(struct power_monitor *m)
 {
-    close_source(m);
+    close_feeds(m);
     command_leave(&m->command);
     ASSERT(LIST_EMPTY(&m->board.watches));
     free(m);

@@ -1,5 +1,5 @@
 /*
- * The power monitor: asks the configured source (daemon/power_source.h), has core/power.h judge what it says, and
+ * The power monitor: asks the configured sources (daemon/power_feed.h), has core/power.h judge what they say, and
  * tells: the log of each change, whoever watches (core/power_watch.h), and people who ask. When the mains fail it sees
  * to it that all that is in memory is saved, and that the machine is shut down before the battery ends, in the order of
  * daemon/power_order.h.
@@ -9,6 +9,7 @@
 #ifndef DAEMON_POWER_H
 #define DAEMON_POWER_H
 
+#include "core/power_combine.h"
 #include "core/power_watch.h"
 #include "daemon/config.h"
 #include "daemon/power_order.h"
@@ -24,13 +25,20 @@ struct power_step {
     char text[240];
 };
 
-struct power_report {
-    char source[CONFIG_PATH_MAX + 1]; /* as in the config; "": none */
+struct power_report_source {
+    char text[CONFIG_PATH_MAX + 1]; /* as in the config */
     struct power_health health;
     uint64_t since_s;     /* since when its state and its cause have been so, in seconds since 1970 */
-    uint64_t heard_s_ago; /* when the source was last heard; UINT64_MAX: never */
-    const char *order;    /* power_order_name() */
-    bool rests;           /* background work does */
+    uint64_t heard_s_ago; /* when it was last heard; UINT64_MAX: never */
+};
+
+struct power_report {
+    struct power_health health; /* of all sources together */
+    uint64_t since_s;
+    unsigned sources_count, needed;
+    struct power_report_source sources[POWER_SOURCES_MAX];
+    const char *order; /* power_order_name() */
+    bool rests;        /* background work does */
     uint64_t shutdown_s, needs_s;
     struct power_load load;
     unsigned steps_count; /* since the mains failed last: the last of them */

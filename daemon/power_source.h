@@ -14,14 +14,16 @@
 
 enum power_answer { POWER_READING, POWER_ERROR, POWER_SILENCE };
 
+struct power_feed;
+
 struct power_source {
     void (*ask)(struct power_source *source);
     void (*close)(struct power_source *source);
     struct reactor *reactor;
-    struct power_monitor *monitor;
+    struct power_feed *feed;
 };
 
-/* The monitor's: daemon/power.c. */
+/* Whose it is: daemon/power_feed.c. */
 void power_answered(struct power_source *source, enum power_answer answer, const struct power_reading *reading,
                     const char *why);
 

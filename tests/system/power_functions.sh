@@ -1,9 +1,13 @@
 # Shared by the tests of power sources, behind functions.sh: the config, and what corbelctl power says.
 
-# write_power SOURCE [more settings]; ON_LOW is what is run when it is time to shut down, VOLUME settings of the volume
+# write_power SOURCE [more settings]; a list of sources is one in brackets; ON_LOW is what is run when it is time to shut down, VOLUME settings of the volume
 ON_LOW="/bin/sh -c 'echo low >>$DIR/low'"
 write_power() {
-    EXTRA_TOP="power = { source = \"$1\"; poll = \"200 ms\"; silence_max = \"2 s\"; runtime_min = \"${RUNTIME_MIN:-60 s}\";
+    case $1 in
+    '['*) source=$1 ;;
+    *) source="\"$1\"" ;;
+    esac
+    EXTRA_TOP="power = { source = $source; poll = \"200 ms\"; silence_max = \"2 s\"; runtime_min = \"${RUNTIME_MIN:-60 s}\";
         on_low = \"$ON_LOW\"; ${2:-settle = \"1 s\";} };"
     write_config raid1 "${VOLUME:-}"
 }
@@ -11,7 +15,7 @@ reload() {
     write_power "$@"
     $CTL reload >"$DIR/reload" 2>&1 || fail "reload: $(cat "$DIR/reload")"
 }
-field() { $CTL --json power | sed -n "s/^ *\"$1\": \"\{0,1\}\([^\"]*\)\"\{0,1\},\{0,1\}\$/\1/p" | sed 's/,$//'; }
+field() { $CTL --json power | sed -n "s/^ *\"$1\": \"\{0,1\}\([^\"]*\)\"\{0,1\},\{0,1\}\$/\1/p" | sed 's/,$//;q'; } # of all together: the first
 charge_is() { [ "$(field charge_percent)" = "$1" ]; }
 cause_is() { [ "$(field cause)" = "$1" ]; }
 found() { cause_is "$1" && case $(field reason) in *"$2"*) ;; *) return 1 ;; esac }

@@ -20,6 +20,7 @@ $CTL status | grep -q '^power:' && fail "a good source is no news: $($CTL status
 logged 'notice: power: on mains, healthy (100 %, run time 20 min 0 s)'
 
 # The mains fail, and are back: it takes a while until that is believed.
+ran() { [ "$(wc -l <"$DIR/low")" = "$1" ]; } # so often, the command that shuts down
 heard_by_array() { $CTL --json status | grep -q '"power": "on-battery"'; }
 ups "OB DISCHRG" 90 1100
 power_is on-battery "on battery" false "the mains failed"
@@ -40,20 +41,35 @@ power_is battery-low low false
 wait_for test -f "$DIR/low" || fail "the command was not run"
 logged 'error: power: low, not healthy: on battery, and it is low (9 %, run time 50 s)'
 sleep 0.5
-[ "$(wc -l <"$DIR/low")" = 1 ] || fail "it was run again"
+ran 1 || fail "it was run again"
 ups OL
 well
 ups OB 80 59
 power_is runtime-low low false
+wait_for ran 2 || fail "the second time it was not run"
 ups OL
 well
-[ "$(wc -l <"$DIR/low")" = 2 ] || fail "the second time it was not run once"
+ran 2 || fail "the second time it was not run once"
 
 # Nothing to rely on, though on mains.
-ups "OL RB"
-power_is replace-battery "on mains" false
-ups "OL CAL"
-power_is calibration "on mains" false
+for case in "RB replace-battery" "CAL calibration" "TEST calibration" "DISCHRG discharging" "BYPASS bypass" "OFF off" \
+    "OVER overload" "ALARM alarm" "LB battery-low"; do
+    ups "OL ${case% *}"
+    power_is "${case#* }" "on mains" false
+    logged "warning: power: on mains, not healthy: $(field reason) (100 %"
+    ups OL
+    well
+done
+ups "OL FSD"
+power_is shutdown low false
+wait_for ran 3 || fail "FSD did not count as low"
+ups OL
+well
+ups "OB CAL LB" 5 1 # a learn cycle runs it down on purpose
+power_is calibration "on battery" false
+ran 3 || fail "a learn cycle shut the machine down"
+ups OL
+well
 ups "OL" 29
 power_is charge "on mains" false "29 % of the 60 %"
 ups "OL" 59
@@ -82,10 +98,11 @@ ups OB
 power_is on-battery "on battery" false
 end "$UPSD"
 power_is lost-on-battery low false
+wait_for ran 4 || fail "silence on battery did not count as its end"
 ups OL
 start_upsd
 well
-[ "$(wc -l <"$DIR/low")" = 3 ] || fail "silence on battery did not count as its end"
+ran 4 || fail "it was run again"
 
 # Other settings and sources, by a reload.
 reload "nut://ups@127.0.0.1:$PORT" 'charge_ok = 40; settle = "1 s";'

@@ -89,6 +89,51 @@ power_is battery-low low false
 rm -r "$DIR/sys/BAT0"
 power_is lost-on-battery low false
 
+# Two power supplies: one of them is enough, or both are needed; each is shown and told of for itself.
+for i in 1 2; do
+    printf '#!/bin/sh\nread -r status words <"%s"\necho "$words"\nexit "$status"\n' "$DIR/said$i" >"$DIR/ask$i"
+    chmod 755 "$DIR/ask$i"
+done
+tell() { echo "$2" >"$DIR/new" && mv "$DIR/new" "$DIR/said$1"; }
+ON_LOW="/bin/sh -c 'echo low >>$DIR/both'"
+BOTH="[ \"command:$DIR/ask1\", \"command:$DIR/ask2\" ]"
+tell 1 "0 charge=77 runtime=600"
+tell 2 "0 charge=88 runtime=900"
+reload "$BOTH" 'needed = 1; settle = "0 s";'
+well
+[ "$(field charge_percent),$(field runtime_seconds)" = 88,900 ] || fail "one is enough, so the better counts: $($CTL power)"
+tell 2 "1 charge=80 runtime=800"
+said() { $CTL power | grep -q "$1"; }
+wait_for said "^          command:$DIR/ask2: on battery, not healthy: the mains failed (80 %, run time 13 min 20 s)\$" ||
+    fail "the one is not shown: $($CTL power)"
+[ "$(field healthy),$(field charge_percent)" = true,77 ] || fail "the other does not count: $($CTL power)"
+said '^sources:  2, of which 1 must feed this machine:$' || fail "$($CTL power)"
+logged "warning: power: command:$DIR/ask2: on battery, not healthy: the mains failed"
+tell 1 "2"
+wait_for said "^          command:$DIR/ask1: low, not healthy: .* (charge unknown" || fail "$($CTL power)"
+power_is on-battery "on battery" false
+[ ! -e "$DIR/both" ] || fail "the machine was shut down though one of two lasts"
+reload "$BOTH" 'needed = 2; settle = "0 s";'
+grep -q '^taken over: power.needed$' "$DIR/reload" || fail "$(cat "$DIR/reload")"
+power_is battery-low low false
+wait_for test -e "$DIR/both" || fail "both are needed, and one is low: $($CTL power)"
+tell 1 "0 charge=77 runtime=600"
+tell 2 "0 charge=88 runtime=900"
+well
+tell 1 "7 broken"
+power_is error "on mains" false "the command ended with status 7: broken"
+# Who has not been heard yet is waited for: the one that is low does not decide alone.
+rm "$DIR/both"
+printf '#!/bin/sh\nsleep 3\nexit 0\n' >"$DIR/ask3"
+printf '#!/bin/sh\nexit 2\n' >"$DIR/ask4"
+chmod 755 "$DIR/ask3" "$DIR/ask4"
+reload "[ \"command:$DIR/ask4\", \"command:$DIR/ask3\" ]" 'needed = 1; settle = "0 s"; charge_min = 0; charge_ok = 0;
+    runtime_assumed = "10 min";'
+wait_for said "^          command:$DIR/ask4: low, not healthy" || fail "$($CTL power)"
+power_is unheard unknown false
+well
+[ ! -e "$DIR/both" ] || fail "the machine was shut down before the other source was heard"
+
 # None at all; and a daemon that is stopped while a source does not answer.
 sed -i '/^power = /,/};/d' "$CONFIG"
 $CTL reload >/dev/null

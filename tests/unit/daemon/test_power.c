@@ -110,9 +110,22 @@ Test(power_config, the_group_becomes_limits)
     cr_expect(limits.silence_max_ns == 30000000000ull && limits.settle_ns == 0);
     cr_expect_eq(l.config->power.poll_ns, 2000000000ull);
     cr_expect_eq(l.config->power.shutdown_time_ns, 60000000000ull);
+    cr_expect(l.config->power.source.count == 1 && config_power_needed(&l.config->power) == 1);
     unload(&l);
     l = load("daemon = { };");
-    cr_expect(l.config != NULL && l.config->power.source.text[0] == '\0', "none by default");
+    cr_expect(l.config != NULL && config_power_sources(&l.config->power) == 0, "none by default");
+    unload(&l);
+    l = load("power = { source = \"\"; };");
+    cr_expect(l.config != NULL && config_power_sources(&l.config->power) == 0);
+    unload(&l);
+    l = load("power = { source = [ \"sysfs\", \"nut://u@[::1]\" ]; user = \"u\"; password_file = \"/p\"; };");
+    cr_assert_not_null(l.config);
+    cr_expect(config_power_sources(&l.config->power) == 2 && config_power_needed(&l.config->power) == 2,
+              "all by default");
+    cr_expect_str_eq(l.config->power.source.items[1].text, "nut://u@[::1]");
+    unload(&l);
+    l = load("power = { source = [ \"sysfs\", \"nut://u@[::1]\" ]; needed = 1; };");
+    cr_expect(l.config != NULL && config_power_needed(&l.config->power) == 1);
     unload(&l);
 }
 
@@ -132,6 +145,16 @@ Test(power_config, mistakes_are_told_with_their_place)
         {"source = \"sysfs\"; on_low = \"poweroff\";", "on_low: \"poweroff\" must begin with an absolute path"},
         {"source = \"sysfs\"; poll = \"0 s\";", "out of range"},
         {"source = \"sysfs\"; charge_min = 101;", "out of range"},
+        {"source = [ \"sysfs\", \"ups\" ];", "source: \"ups\" must begin with nut://"},
+        {"source = [ \"sysfs\", \"\" ];", "source: \"\" is empty"},
+        {"source = ( \"sysfs\", 7 );", "item 2 is not a string"},
+        {"source = 7;", "must be a list of strings"},
+        {"source = [ \"sysfs\", \"sysfs\" ];", "source: \"sysfs\" is there twice"},
+        {"source = [ \"sysfs\", \"sysfs:/a\" ]; needed = 3;", "needed: 3 of 2 sources"},
+        {"source = [ \"sysfs\", \"nut://u@[::1]\" ]; user = \"u\";", "user: \"u\" needs a password_file"},
+        {"source = [ \"sysfs:/1\", \"sysfs:/2\", \"sysfs:/3\", \"sysfs:/4\", \"sysfs:/5\", \"sysfs:/6\", "
+         "\"sysfs:/7\", \"sysfs:/8\", \"sysfs:/9\" ];",
+         "there are more than 8"},
         {"source = \"sysfs\"; shutdown_time = \"2 h\";", "out of range"},
         {"sauce = \"sysfs\";", "did you mean \"source\"?"},
     };
