@@ -96,6 +96,20 @@ static void delay_fire(struct timer *timer)
     delay_arm(c);
 }
 
+/* What is dirty left faster than its rate had said. */
+void absorb_go_on(struct cache *c)
+{
+    struct blk_req *req;
+    if (c->delayed_held || throttle_pressure(cache_fill_permille(c), c->o.high_percent) > 0)
+        return;
+    throttle_forget(&c->throttle);
+    timer_stop(c->dev.loop, &c->delay);
+    while ((req = STAILQ_FIRST(&c->delayed)) != NULL) {
+        STAILQ_REMOVE_HEAD(&c->delayed, link);
+        blk_complete(req, BLK_OK);
+    }
+}
+
 void absorb_answer(struct cache *c, struct blk_req *req)
 {
     uint64_t now = cache_now_ns(c);

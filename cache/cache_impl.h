@@ -241,6 +241,8 @@ void absorb_init(struct cache *c);
 enum absorbed absorb(struct cache *c, struct blk_req *req);
 /* It was kept: answer it, now or later. */
 void absorb_answer(struct cache *c, struct blk_req *req);
+/* Something has left: nobody's answer waits when there is room again. */
+void absorb_go_on(struct cache *c);
 /* Those whose answer waits are answered when it is time; `held`: not before this is called again. */
 void absorb_hold(struct cache *c, bool held);
 /* Those that are held are answered with this error: they were promised nothing yet. */

@@ -350,6 +350,7 @@ static void destage_done(struct blk_req *child)
     else
         destage_worked(c, d);
     throttle_busy(&c->throttle, cache_now_ns(c), c->destaging > 0);
+    absorb_go_on(c);
     flush_go_on(c);
     change_go_on(c);
     claim_look(c);

@@ -39,6 +39,11 @@ unsigned throttle_pressure(unsigned fill_permille, unsigned high_percent)
     return 2 * PRESSURE_ONE * (fill_permille - high) / (1000 - high);
 }
 
+void throttle_forget(struct throttle *t)
+{
+    t->clock_ns = 0;
+}
+
 uint64_t throttle_due_ns(struct throttle *t, uint64_t now_ns, uint64_t bytes, unsigned pressure)
 {
     if (pressure == 0 || t->rate == 0)

@@ -25,6 +25,8 @@ void throttle_busy(struct throttle *throttle, uint64_t now_ns, bool busy);
 void throttle_left(struct throttle *throttle, uint64_t now_ns, uint64_t bytes);
 /* When a write of so many bytes is to be acknowledged. */
 uint64_t throttle_due_ns(struct throttle *throttle, uint64_t now_ns, uint64_t bytes, unsigned pressure);
+/* None is due: there is room again. */
+void throttle_forget(struct throttle *throttle);
 /* 0 at `high` percent, twice PRESSURE_ONE at 100. */
 unsigned throttle_pressure(unsigned fill_permille, unsigned high_percent);
 

@@ -276,6 +276,43 @@ Test(cache_back, above_the_high_watermark_writers_slow_down_smoothly)
     scene_destroy(s);
 }
 
+/* One sector that left slowly is all that is known of the disk, and makes writers wait for minutes; then it is fast. */
+Test(cache_back, nobody_waits_for_his_answer_when_there_is_room_again)
+{
+    enum { WRITES = 300 };
+    static struct scene_call calls[WRITES];
+    struct scene *s = scene_back();
+    unsigned count = 0;
+    s->disk->latency_ns = 4000000000;
+    put(s, 0, 512, 1);
+    testloop_run(s->t);
+    cr_assert(status_of(s).dirty_bytes == 0 && status_of(s).destage_rate > 0);
+    s->disk->latency_ns = 0;
+    s->disk->hold = true;
+    while (count < WRITES && status_of(s).delayed < 8) {
+        scene_write(s, &calls[count], 0, 8192 * count, 4096, count);
+        testloop_run_ready(s->t);
+        count++;
+    }
+    cr_assert(!calls[count - 1].over && status_of(s).delayed >= 8, "%u writes, %lu delayed", count,
+              status_of(s).delayed);
+    uint64_t start = s->t->loop.now_ns;
+    trialdisk_release(s->disk);
+    while (status_of(s).dirty_bytes > 0) {
+        testloop_run_ready(s->t);
+        s->t->loop.now_ns = MAX(s->t->loop.now_ns, loop_next_timer_ns(&s->t->loop));
+    }
+    testloop_run_ready(s->t);
+    cr_expect_lt(s->t->loop.now_ns, start + 1000000000, "the disk needed %lu ms", (s->t->loop.now_ns - start) / 1000000);
+    for (unsigned i = 0; i < count; i++)
+        cr_expect(calls[i].over, "write %u of %u waits, and nothing is dirty", i, count);
+    for (unsigned i = 0; i < count; i++) {
+        cr_assert_eq(scene_wait(s, &calls[i]), BLK_OK);
+        scene_call_over(&calls[i]);
+    }
+    scene_destroy(s);
+}
+
 Test(cache_back, what_cannot_be_destaged_stays_and_is_tried_again)
 {
     struct scene *s = scene_back();
