@@ -65,7 +65,7 @@ src.raid   := $(wildcard raid/*.c)
 src.cache  := $(wildcard cache/*.c)
 src.target := $(wildcard target/*.c target/*/*.c)
 src.ctl    := daemon/corbelctl.c daemon/ctl_client.c daemon/ctl_print.c daemon/ctl_rescue.c \
-              daemon/ctl_rescue_volume.c daemon/units.c
+              daemon/ctl_rescue_volume.c daemon/ctl_import.c daemon/md_disks.c daemon/units.c
 src.daemon := $(filter-out daemon/main.c daemon/ctl_%.c daemon/corbelctl.c,$(wildcard daemon/*.c))
 obj = $(patsubst %.c,$(B)/%.o,$(1))
 lib = $(foreach l,$(1),$(B)/$(l).a)

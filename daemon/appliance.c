@@ -81,6 +81,7 @@ struct appliance *appliance_create(struct config *config, struct reactor *contro
     a->threads_only = strcmp(config->daemon.io.text, "threads") == 0;
     a->started_s = (uint64_t)time(NULL);
     TAILQ_INIT(&a->arrays);
+    TAILQ_INIT(&a->imports);
     TAILQ_INIT(&a->spares);
     TAILQ_INIT(&a->remotes);
     TAILQ_INIT(&a->exports);
@@ -124,6 +125,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     if (live_listeners_probe(a, a->config, why, why_len) < 0)
         return -1;
     live_arrays_start(a, a->config, &options, NULL);
+    live_imports_start(a, a->config);
     live_spares_config(a, a->config);
     live_patrols(a, a->config);
     live_rates(a, a->config);
@@ -156,6 +158,7 @@ void appliance_stop(struct appliance *a, void (*progress)(void))
         if (progress != NULL)
             progress();
     }
+    live_imports_close(a);
     struct live_export *export;
     while ((export = TAILQ_FIRST(&a->exports)) != NULL) {
         TAILQ_REMOVE(&a->exports, export, link);
@@ -265,6 +268,10 @@ static void tell_difference(void *data, const char *path, enum config_change cha
         append_text(r->taken, "%s", path);
     else if ((strcmp(path, "spares") == 0 || (begins(path, "arrays ") && ends(path, ".spares"))))
         append_text(r->taken, "%s: new ones; those that are gone stay until corbelctl disk remove", path);
+    else if (begins(path, "imports ") && change == CONFIG_ADDED)
+        append_text(r->taken, "%s: its disks are only read; corbelctl import list says whether it is started", path);
+    else if (begins(path, "imports "))
+        append_text(r->refused, "%s: once started it stays as it is; restart to change it", path);
     else if (begins(path, "arrays ") && change == CONFIG_ADDED)
         append_text(r->refused, "%s is new; a reload creates nothing: use corbelctl apply", path);
     else if (begins(path, "arrays ") && strstr(path, "\".") == NULL && change == CONFIG_REMOVED)
@@ -315,6 +322,7 @@ json_t *appliance_reload(struct appliance *a)
     live_nbd_access(a, config);
     if (live_nbd_tls(a, config))
         append_text(taken, "certificates and keys of nbd.tls, for new connections");
+    live_imports_start(a, config);
     live_serve(a, config, tell_service, &reload);
     live_patrols(a, config);
     live_rates(a, config);

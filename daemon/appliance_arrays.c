@@ -50,13 +50,20 @@ void live_disk_close(struct live_disk *disk)
 bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
                     size_t why_len)
 {
-    struct disk_options options = {.exclusive = true, .no_uring = a->threads_only, .patience_ms = PATIENCE_MS};
+    return live_disk_open_on(a, live->home, false, disk, path, why, why_len);
+}
+
+bool live_disk_open_on(struct appliance *a, struct reactor *home, bool read_only, struct live_disk *disk,
+                       const char *path, char *why, size_t why_len)
+{
+    struct disk_options options = {
+        .read_only = read_only, .exclusive = true, .no_uring = a->threads_only, .patience_ms = PATIENCE_MS};
     text_format(disk->path, sizeof disk->path, "%s", path);
-    disk->disk.dev = disk_open(live->home, path, &options, why, why_len);
+    disk->disk.dev = disk_open(home, path, &options, why, why_len);
     if (disk->disk.dev == NULL)
         return false;
     disk_identity(disk->disk.dev, disk->disk.identity, sizeof disk->disk.identity);
-    struct blkdev *patient = patience_create(reactor_loop(live->home), disk->disk.dev, &(struct patience_options){0});
+    struct blkdev *patient = patience_create(reactor_loop(home), disk->disk.dev, &(struct patience_options){0});
     if (patient == NULL) {
         live_disk_close(disk);
         text_format(why, why_len, "no memory to open disk %s", path);
@@ -491,6 +498,11 @@ struct live_array *live_array_of_volume(struct appliance *a, const char *referen
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home)
 {
     struct volume_call c = {0};
+    struct live_import *import = strchr(reference, '/') == NULL ? live_import_find(a, reference) : NULL;
+    if (import != NULL) {
+        *home = import->home;
+        return import_dev(import->import);
+    }
     c.live = live_array_of_volume(a, reference, &c.name);
     if (c.live == NULL)
         return NULL;

@@ -14,6 +14,7 @@
 #include "daemon/tls.h"
 #include "daemon/worker.h"
 #include "raid/array.h"
+#include "raid/import.h"
 #include "raid/journal_device.h"
 #include "target/iscsi/iscsi.h"
 #include "target/nbd/nbd.h"
@@ -83,6 +84,17 @@ struct live_array {
     struct live_cache caches[SB_VOLUMES_MAX];
 };
 
+/* An array of Linux md, served as it is: daemon/appliance_imports.c. `import` is NULL while it is not started. */
+struct live_import {
+    TAILQ_ENTRY(live_import) link;
+    char name[SB_NAME_SIZE], md_name[MD_NAME_SIZE], reason[512];
+    struct uuid uuid; /* md's, of the array */
+    struct reactor *home;
+    struct import *import;
+    unsigned slots;
+    struct live_disk disks[RAID_MEMBERS_MAX];
+};
+
 struct live_export {
     TAILQ_ENTRY(live_export) link;
     char *name, *volume;
@@ -131,6 +143,7 @@ struct appliance {
     struct reactor *reactors[64];
     struct ping pings[64]; /* the control reactor's */
     TAILQ_HEAD(, live_array) arrays;
+    TAILQ_HEAD(, live_import) imports;
     TAILQ_HEAD(, live_spare) spares;
     atomic_bool spares_known;  /* there are some, or were */
     atomic_bool replacing;     /* a disk in service is being replaced, or was */
@@ -170,6 +183,10 @@ json_t *live_journals_json(const struct live_array *live, const struct array_inf
 bool live_disk_open(struct appliance *a, struct live_array *live, struct live_disk *disk, const char *path, char *why,
                     size_t why_len);
 
+/* The same for a loop; `read_only`: for reading. */
+bool live_disk_open_on(struct appliance *a, struct reactor *home, bool read_only, struct live_disk *disk,
+                       const char *path, char *why, size_t why_len);
+
 struct live_array *live_array_find(struct appliance *a, const char *name);
 /* Of the array among those of the config; -1: it is not among them. */
 int config_array_index(const struct config *config, const char *name);
@@ -187,7 +204,7 @@ void live_array_free(struct appliance *a, struct live_array *live);
 struct sb_array *live_array_describe(struct live_array *live);
 /* The running array of a reference ARRAY/VOLUME, and the volume's name in it; NULL: there is none, see a->message. */
 struct live_array *live_array_of_volume(struct appliance *a, const char *reference, const char **volume);
-/* The device of "array/volume", its cache if it has one, and its home. NULL: not there. */
+/* The device of "array/volume", its cache if it has one, or of an import, and its home. NULL: not there. */
 struct blkdev *live_volume_find(struct appliance *a, const char *reference, struct reactor **home);
 /* "array/slot", or the path of a disk in a slot; NULL: neither. */
 struct live_array *live_slot_find(struct appliance *a, const char *disk, unsigned *slot);
@@ -201,6 +218,19 @@ bool live_disk_found_again(struct appliance *a, const char *path);
 bool live_array_online(struct appliance *a, struct live_array *live, unsigned slot, const char *path, char *why,
                        size_t why_len);
 void live_disk_close(struct live_disk *disk);
+
+/* --- appliance_imports.c --- */
+
+/* Those of the config that are not started. Before something is served. */
+void live_imports_start(struct appliance *a, const struct config *config);
+/* NULL: there is none that is started. */
+struct live_import *live_import_find(struct appliance *a, const char *name);
+/* Would it be started, and as what? False: it is. `usable`: else `text` says why not. */
+bool live_import_plan(struct appliance *a, const struct config_import *config, bool *usable, char *text,
+                      size_t text_len);
+json_t *live_imports_json(struct appliance *a);
+/* Nobody uses them any more. */
+void live_imports_close(struct appliance *a);
 
 /* --- appliance_replace.c --- */
 

@@ -284,6 +284,18 @@ static void plan_services(struct plan *p)
     }
 }
 
+static void plan_imports(struct plan *p)
+{
+    for (unsigned i = 0; i < p->config->imports.count; i++) {
+        const struct config_import *import = config_item(&p->config->imports, struct config_import, i);
+        char text[512];
+        bool usable;
+        if (live_import_plan(p->a, import, &usable, text, sizeof text))
+            add_step(p, "start-import", import->name.text, usable ? NULL : text, "read md array %s where it is%s%s",
+                     import->name.text, usable ? ": " : "", usable ? text : "");
+    }
+}
+
 static void make_plan(struct plan *p)
 {
     scan_config(&p->scan, p->a->reactors[0], p->config);
@@ -297,6 +309,7 @@ static void make_plan(struct plan *p)
         else
             plan_create(p, array, i);
     }
+    plan_imports(p);
     plan_services(p);
 }
 
@@ -353,6 +366,7 @@ static void carry_out(struct plan *p)
             add_missing_volumes(p, array);
         }
     }
+    live_imports_start(p->a, p->config);
     live_patrols(p->a, p->config);
     live_rates(p->a, p->config);
     live_spares_config(p->a, p->config);

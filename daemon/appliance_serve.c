@@ -196,11 +196,27 @@ static void add_lun_of(struct target_call *c, struct live_array *live, const cha
     free(description);
 }
 
+/* Its identity is md's; what initiators reserve at it is kept nowhere. */
+static void add_lun_of_import(struct target_call *c, const struct live_import *import)
+{
+    volume_identity(&import->uuid, &c->options);
+    sync_call(&c->call, reactor_loop(c->target->home), run_add_lun);
+}
+
+static void add_lun_by_name(struct appliance *a, struct target_call *c, const char *reference)
+{
+    const char *name;
+    struct live_array *live = strchr(reference, '/') != NULL ? live_array_of_volume(a, reference, &name) : NULL;
+    if (live != NULL)
+        add_lun_of(c, live, name);
+    else
+        add_lun_of_import(c, live_import_find(a, reference));
+}
+
 static bool add_lun(struct appliance *a, struct live_target *target, const struct config_lun *config)
 {
     struct reactor *home;
     struct target_call c = {.target = target, .lun = (unsigned)config->lun};
-    char array[SB_NAME_SIZE];
     c.dev = live_volume_find(a, config->volume.text, &home);
     c.options.read_only = config->read_only;
     c.options.hide_physical = config->hide_physical;
@@ -215,9 +231,7 @@ static bool add_lun(struct appliance *a, struct live_target *target, const struc
         log_warn("LUN %u of %s is not served: volume %s is not there", c.lun, target->name, config->volume.text);
         return false;
     }
-    const char *slash = strchr(config->volume.text, '/');
-    text_format(array, sizeof array, "%.*s", (int)(slash - config->volume.text), config->volume.text);
-    add_lun_of(&c, live_array_find(a, array), slash + 1);
+    add_lun_by_name(a, &c, config->volume.text);
     if (c.error != 0)
         log_error("LUN %u of %s is not served: %s", c.lun, target->name, strerror(-c.error));
     else

@@ -159,9 +159,8 @@ static json_t *services_json(struct appliance *a)
 }
 
 /* One word for all: the worst of what is. */
-static const char *health_of(const json_t *arrays)
+static const char *health_of(const json_t *arrays, const char *worst)
 {
-    const char *worst = "ok";
     size_t index;
     json_t *array;
     json_array_foreach(arrays, index, array)
@@ -182,11 +181,13 @@ json_t *appliance_status(struct appliance *a)
     TAILQ_FOREACH(live, &a->arrays, link)
     json_array_append_new(arrays, array_json(live));
     json_t *status = services_json(a);
-    json_object_set_new(status, "health", json_string(health_of(arrays)));
+    json_t *imports = live_imports_json(a);
+    json_object_set_new(status, "health", json_string(health_of(imports, health_of(arrays, "ok"))));
     json_object_set_new(status, "version", json_string(CORBEL_VERSION));
     json_object_set_new(status, "config", json_string(a->config->path));
     json_object_set_new(status, "uptime_seconds", json_integer((json_int_t)((uint64_t)time(NULL) - a->started_s)));
     json_object_set_new(status, "arrays", arrays);
+    json_object_set_new(status, "imports", imports);
     json_object_set_new(status, "spares", live_spares_json(a));
     json_object_set_new(status, "power", appliance_power(a));
     json_object_set_new(status, "connections", live_connections_json(a));

@@ -70,6 +70,13 @@ struct config_array {
     struct config_list volumes; /* struct config_volume */
 };
 
+/* An array of Linux md, to be read where it is. */
+struct config_import {
+    unsigned line;
+    struct config_text name;
+    struct config_strings disks;
+};
+
 /* A rule of an export's access list. */
 struct config_client {
     unsigned line;
@@ -181,6 +188,7 @@ struct config {
     struct config_daemon daemon;
     struct config_strings disks, spares; /* where else to look for members */
     struct config_list arrays;           /* struct config_array */
+    struct config_list imports;          /* struct config_import */
     struct config_nbd nbd;
     struct config_iscsi iscsi;
     struct config_web web;
@@ -203,6 +211,7 @@ void config_errors_free(struct config_errors *errors);
 #define config_item(list, type, index) (&((type *)(list)->items)[index])
 
 /* "array/volume" -> the volume, and its array in *array (may be NULL). NULL if the config has none. */
+const struct config_import *config_find_import(const struct config *config, const char *name);
 const struct config_volume *config_find_volume(const struct config *config, const char *reference,
                                                const struct config_array **array);
 

@@ -9,6 +9,7 @@
 #include "daemon/config_power.h"
 #include "daemon/config_table.h"
 #include "daemon/remote_uri.h"
+#include "raid/md_assembly.h"
 #include "raid/superblock.h"
 #include "target/iscsi/iscsi.h"
 #include "target/nbd/nbd.h"
@@ -200,12 +201,26 @@ static void check_array(struct checker *c, const struct config_array *array)
     check_unique(c, &array->volumes, sizeof(struct config_volume), offsetof(struct config_volume, name), "name");
 }
 
-/* All lists of disks that have a use: arrays' disks, then their spares, then shared spares. */
+static void check_import(struct checker *c, const struct config_import *import)
+{
+    check_name(c, &import->name, "name");
+    if (import->disks.count == 0 || import->disks.count > MD_DISKS_MAX)
+        report(c, import->line, "disks", "import \"%s\": 1 to %d disks, not %u", import->name.text, MD_DISKS_MAX,
+               import->disks.count);
+    for (unsigned i = 0; i < import->disks.count; i++)
+        if (remote_is_uri(import->disks.items[i].text))
+            report(c, import->disks.items[i].line, "disks", "import \"%s\": \"%s\" is not a disk of this machine",
+                   import->name.text, import->disks.items[i].text);
+}
+
+/* All lists of disks that have a use: arrays' disks, then their spares, then shared spares, then those of imports. */
 static const struct config_strings *disk_list(const struct config *config, unsigned index)
 {
     unsigned count = config->arrays.count;
     if (index == 2 * count)
         return &config->spares;
+    if (index > 2 * count)
+        return &config_item(&config->imports, struct config_import, index - 2 * count - 1)->disks;
     const struct config_array *array = config_item(&config->arrays, struct config_array, index % count);
     return index < count ? &array->disks : &array->spares;
 }
@@ -231,10 +246,10 @@ static void check_uri(struct checker *c, const struct config_text *disk, const c
 
 static void check_disks(struct checker *c)
 {
-    unsigned arrays = c->config->arrays.count;
-    for (unsigned i = 0; i <= 2 * arrays; i++) {
+    unsigned arrays = c->config->arrays.count, lists = 2 * arrays + 1 + c->config->imports.count;
+    for (unsigned i = 0; i < lists; i++) {
         const struct config_strings *disks = disk_list(c->config, i);
-        const char *setting = i < arrays ? "disks" : "spares";
+        const char *setting = i < arrays || i > 2 * arrays ? "disks" : "spares";
         for (unsigned d = 0; d < disks->count; d++) {
             const struct config_text *disk = &disks->items[d];
             if (disk->text[0] == '\0')
@@ -300,10 +315,23 @@ const struct config_volume *config_find_volume(const struct config *config, cons
     return NULL;
 }
 
+const struct config_import *config_find_import(const struct config *config, const char *name)
+{
+    for (unsigned i = 0; i < config->imports.count; i++) {
+        const struct config_import *import = config_item(&config->imports, struct config_import, i);
+        if (strcmp(import->name.text, name) == 0)
+            return import;
+    }
+    return NULL;
+}
+
 static void check_reference(struct checker *c, const struct config_text *reference)
 {
+    if (config_find_import(c->config, reference->text) != NULL)
+        return;
     if (strchr(reference->text, '/') == NULL)
-        report(c, reference->line, "volume", "\"%s\" must be \"array/volume\"", reference->text);
+        report(c, reference->line, "volume", "\"%s\" must be \"array/volume\", or the name of an import",
+               reference->text);
     else if (c->arrays_sound && config_find_volume(c->config, reference->text, NULL) == NULL)
         report(c, reference->line, "volume", "no array of this config has a volume \"%s\"", reference->text);
 }
@@ -472,6 +500,9 @@ void config_check(const struct config *config, struct config_errors *errors)
         report(&c, config_item(&config->arrays, struct config_array, CONFIG_ARRAYS_MAX)->line, "arrays",
                "at most %d arrays", CONFIG_ARRAYS_MAX);
     check_unique(&c, &config->arrays, sizeof(struct config_array), offsetof(struct config_array, name), "name");
+    for (unsigned i = 0; i < config->imports.count; i++)
+        check_import(&c, config_item(&config->imports, struct config_import, i));
+    check_unique(&c, &config->imports, sizeof(struct config_import), offsetof(struct config_import, name), "name");
     check_disks(&c);
     check_journals(&c);
     c.arrays_sound = errors->count == 0;

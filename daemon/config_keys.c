@@ -89,6 +89,12 @@ static const struct config_key array_keys[] = {
 };
 static const struct config_group array_group = GROUP(array_keys, struct config_array);
 
+static const struct config_key import_keys[] = {
+    KEY(config_import, name, KEY_TEXT, NULL, "Name; what exports and LUNs give as their volume."),
+    KEY(config_import, disks, KEY_STRINGS, NULL, "The disks of the md array, of this machine, in any order."),
+};
+static const struct config_group import_group = GROUP(import_keys, struct config_import);
+
 static const struct config_key client_keys[] = {
     KEY(config_client, name, KEY_TEXT, NULL, "Name of the rule."),
     KEY(config_client, clients, KEY_STRINGS, "",
@@ -125,7 +131,7 @@ static const struct config_group tls_group = GROUP(tls_keys, struct config_tls);
 
 static const struct config_key export_keys[] = {
     KEY(config_export, name, KEY_TEXT, NULL, "Name clients ask for; \"\" is the default export."),
-    KEY(config_export, volume, KEY_TEXT, NULL, "\"array/volume\"."),
+    KEY(config_export, volume, KEY_TEXT, NULL, "\"array/volume\", or the name of an import."),
     KEY(config_export, description, KEY_TEXT, "", "Text shown in listings."),
     KEY(config_export, read_only, KEY_BOOL, "false", "Refuse writes."),
     KEY(config_export, hidden, KEY_BOOL, "false", "Not shown in listings."),
@@ -138,7 +144,7 @@ static const struct config_group export_group = GROUP(export_keys, struct config
 
 static const struct config_key lun_keys[] = {
     KEY_LIMITS(config_lun, "lun", lun, KEY_NUMBER, NULL, 0, 255, "Logical unit number."),
-    KEY(config_lun, volume, KEY_TEXT, NULL, "\"array/volume\"."),
+    KEY(config_lun, volume, KEY_TEXT, NULL, "\"array/volume\", or the name of an import."),
     KEY(config_lun, read_only, KEY_BOOL, "false", "Refuse writes."),
     KEY(config_lun, hide_physical, KEY_BOOL, "false",
         "Do not tell that blocks are larger beneath (512e): for initiators that refuse such disks."),
@@ -297,6 +303,8 @@ static const struct config_key root_keys[] = {
     KEY(config, disks, KEY_STRINGS, "", "Where else to look for members; shell patterns allowed."),
     KEY(config, spares, KEY_STRINGS, "", "Disks that take the place of one that is lost, in whichever array."),
     KEY_SUB(config, arrays, KEY_GROUPS, &array_group, "What shall be. Nothing is created before corbelctl apply."),
+    KEY_SUB(config, imports, KEY_GROUPS, &import_group,
+            "Arrays of Linux md that are read where they are; nothing is written to their disks."),
     KEY_SUB(config, nbd, KEY_GROUP, &nbd_group, "NBD."),
     KEY_SUB(config, iscsi, KEY_GROUP, &iscsi_group, "iSCSI."),
     KEY_SUB(config, web, KEY_GROUP, &web_group, "The status page."),

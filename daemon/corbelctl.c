@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "daemon/ctl_client.h"
+#include "daemon/ctl_import.h"
 #include "daemon/ctl_print.h"
 #include "daemon/ctl_rescue.h"
 #include "daemon/units.h"
@@ -518,6 +519,28 @@ static int run_rescue(const struct arguments *a)
     return good ? EXIT_DONE : EXIT_REFUSED;
 }
 
+static int run_import_list(const struct arguments *a)
+{
+    if (!a->json)
+        return show(a, print_imports);
+    json_t *status = ask_or_give_up(a, "/api/v1/status", NULL);
+    if (status == NULL)
+        return EXIT_NO_DAEMON;
+    print_json(json_object_get(status, "imports"));
+    json_decref(status);
+    return EXIT_DONE;
+}
+
+static int run_import_check(const struct arguments *a)
+{
+    if (a->count == 0) {
+        fprintf(stderr, "corbelctl: name the disks: corbelctl import check DISK...\n");
+        return EXIT_USAGE;
+    }
+    bool usable = import_check((const char *const *)a->words, (unsigned)a->count, a->json);
+    return usable ? EXIT_DONE : EXIT_REFUSED;
+}
+
 static const struct command commands[] = {
     {"status", NULL, 0, run_status, "status", "everything at a glance"},
     {"apply", NULL, 0, run_apply, "apply [--dry-run] [--yes] [--force]",
@@ -554,6 +577,9 @@ static const struct command commands[] = {
     {"disk", "forget", 1, run_disk_forget, "disk forget ARRAY/SLOT", "never take back the disk that was there"},
     {"job", "cancel", 1, run_job_cancel, "job cancel VOLUME|DISK",
      "call off its init or scrub, or its replacement by another disk"},
+    {"import", "list", 0, run_import_list, "import list", "arrays of Linux md that are served where they are"},
+    {"import", "check", ANY_OPERANDS, run_import_check, "import check DISK...",
+     "what md array these disks are, and whether it could be imported"},
     {"session", "list", 0, run_session_list, "session list", "who is connected by iSCSI or NBD, and what each did"},
     {"session", "drop", 1, run_session_drop, "session drop SESSION", "ask one to end; it is cut if it does not"},
     {"power", NULL, 0, run_power, "power", "the power source: does a battery stand behind this machine?"},

@@ -250,6 +250,24 @@ void print_disks(const json_t *status)
     print_spares(status);
 }
 
+void print_imports(const json_t *status)
+{
+    size_t i, j;
+    json_t *import, *member;
+    printf("%-16s %-12s %-10s %s\n", "IMPORT", "STATE", "SIZE", "");
+    json_array_foreach(json_object_get(status, "imports"), i, import)
+    {
+        char size[32];
+        bytes(import, "size_bytes", size);
+        printf("%-16s %-12s %-10s md \"%s\": %s\n", text(import, "name"), text(import, "state"), size,
+               text(import, "md_name"), text(import, "reason"));
+        json_array_foreach(json_object_get(import, "members"), j, member)
+        {
+            printf("  %-14" PRIu64 " %-12s %s\n", number(member, "slot"), text(member, "state"), text(member, "path"));
+        }
+    }
+}
+
 static void print_jobs(const json_t *array)
 {
     size_t i;
@@ -449,6 +467,10 @@ void print_status(const json_t *status)
     printf("\n");
     print_disks(status);
     printf("\n");
+    if (json_array_size(json_object_get(status, "imports")) > 0) {
+        print_imports(status);
+        printf("\n");
+    }
     print_services(status);
 }
 

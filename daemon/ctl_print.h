@@ -12,6 +12,7 @@ void print_sessions(const json_t *answer);
 void print_volumes(const json_t *status);
 void print_caches(const json_t *status);
 void print_disks(const json_t *status);
+void print_imports(const json_t *status);
 /* A volume's scrub: results, and findings. */
 void print_scrub(const json_t *scrub);
 /* The steps of a plan, refused ones with their reason. */

@@ -330,6 +330,40 @@ Test(config, a_journal_has_one_disk_or_two_and_they_are_its_own)
     }
 }
 
+Test(config, imports_have_names_of_their_own_and_disks_of_this_machine)
+{
+    static const struct {
+        const char *imports, *wrong; /* wrong: NULL, or a part of the message */
+    } cases[] = {
+        {"{ name = \"old\"; disks = [ \"/m0\", \"/m1\" ]; }", NULL},
+        {"{ name = \"old\"; disks = [ \"/m0\" ]; }, { name = \"older\"; disks = [ \"/m1\" ]; }", NULL},
+        {"{ name = \"old\"; disks = [ \"/m0\" ]; }, { name = \"old\"; disks = [ \"/m1\" ]; }",
+         "\"old\" is given twice"},
+        {"{ name = \"old\"; disks = [ ]; }", "import \"old\": 1 to 128 disks, not 0"},
+        {"{ name = \"old\"; }", "disks"},
+        {"{ name = \"o/d\"; disks = [ \"/m0\" ]; }", "letters"},
+        {"{ name = \"old\"; disks = [ \"/d0\" ]; }", "\"/d0\" is given twice"},
+        {"{ name = \"old\"; disks = [ \"nbd://h/v\" ]; }", "\"nbd://h/v\" is not a disk of this machine"},
+        {"{ name = \"new\"; disks = [ \"/m0\" ]; }", "\"old\" must be \"array/volume\", or the name of an import"},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "disks = [ ];\nspares = [ \"/d0\" ];\nimports = ( %s );\n"
+                 "nbd = { exports = ( { name = \"x\"; volume = \"old\"; } ); };\n",
+                 cases[i].imports);
+        struct loaded l = load(text);
+        cr_assert((l.config != NULL) == (cases[i].wrong == NULL), "%s: %s", cases[i].imports,
+                  l.config == NULL ? l.errors.lines[0] : "taken");
+        if (l.config == NULL)
+            cr_expect_not_null(strstr(l.errors.lines[0], cases[i].wrong), "%s", l.errors.lines[0]);
+        else
+            cr_expect_eq(config_find_import(l.config, "old"),
+                         config_item(&l.config->imports, struct config_import, 0));
+        unload(&l);
+    }
+}
+
 Test(config, init_is_for_levels_with_redundancy)
 {
     static const struct {
