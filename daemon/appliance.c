@@ -83,6 +83,7 @@ struct appliance *appliance_create(struct config *config, struct reactor *contro
     TAILQ_INIT(&a->arrays);
     TAILQ_INIT(&a->imports);
     TAILQ_INIT(&a->spares);
+    TAILQ_INIT(&a->places);
     TAILQ_INIT(&a->remotes);
     TAILQ_INIT(&a->exports);
     TAILQ_INIT(&a->targets);
@@ -124,6 +125,7 @@ int appliance_start(struct appliance *a, char *why, size_t why_len)
     struct assembly_options options = {0};
     if (live_listeners_probe(a, a->config, why, why_len) < 0)
         return -1;
+    live_arenas_inherit(a);
     live_arrays_start(a, a->config, &options, NULL);
     live_imports_start(a, a->config);
     live_spares_config(a, a->config);
@@ -153,12 +155,13 @@ void appliance_stop(struct appliance *a, void (*progress)(void))
     live_targets_close(a);
     struct live_array *live;
     while ((live = TAILQ_FIRST(&a->arrays)) != NULL) {
-        live_array_close(live);
+        live_array_close(a, live);
         live_array_free(a, live);
         if (progress != NULL)
             progress();
     }
     live_imports_close(a);
+    live_arenas_free(a);
     struct live_export *export;
     while ((export = TAILQ_FIRST(&a->exports)) != NULL) {
         TAILQ_REMOVE(&a->exports, export, link);

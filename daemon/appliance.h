@@ -116,6 +116,11 @@ const char *appliance_session_drop(struct appliance *appliance, const char *sess
 json_t *appliance_power(struct appliance *appliance);
 /* All that is dirty in the cache of "array/volume" goes to the array. NULL, or what is wrong. */
 const char *appliance_cache_flush(struct appliance *appliance, const char *volume);
+/*
+ * Give up what a held volume ("array/volume") waits for, or an arena that no cache uses, by id or place. `lost` says
+ * what is lost; without `yes` nothing is. NULL, or what is wrong.
+ */
+const char *appliance_cache_discard(struct appliance *appliance, const char *what, bool yes, char *lost, size_t len);
 
 /* Everything, for corbelctl and the page. */
 json_t *appliance_status(struct appliance *appliance);

@@ -179,12 +179,13 @@ bool live_array_add_volume(struct live_array *live, const struct array_volume_sp
     return array_sync(&sync, live, run_add_volume, why, why_len);
 }
 
-void live_array_close(struct live_array *live)
+void live_array_close(struct appliance *a, struct live_array *live)
 {
     char why[256];
     struct array_sync sync = {0};
     live_power_unwatch(live);
-    live_caches_close(live);
+    live_caches_close(a, live);
+    live->holds_count = 0;
     if (live->array != NULL && !array_sync(&sync, live, run_close, why, sizeof why))
         log_error("array %s was not stopped cleanly: %s", live->name, why);
     live->array = NULL;

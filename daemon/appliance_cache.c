@@ -3,20 +3,27 @@
  *
  * What is served, or flushed, is the cache (live_volume_find()); jobs, labels and the keepers of reservations work on
  * the array beneath. A volume that is served without a cache gets none until it is served anew: nothing may go past it.
+ * What a cache stands on is worked out before it is made: daemon/appliance_arena.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/check.h"
 #include "core/log.h"
-#include "daemon/appliance_internal.h"
+#include "daemon/appliance_cache.h"
 
-struct cache *live_cache_find(const struct live_array *live, const char *volume)
+static const struct live_cache *live_cache_entry(const struct live_array *live, const char *volume)
 {
     for (unsigned i = 0; i < live->caches_count; i++)
         if (strcmp(live->caches[i].volume, volume) == 0)
-            return live->caches[i].cache;
+            return &live->caches[i];
     return NULL;
+}
+
+struct cache *live_cache_find(const struct live_array *live, const char *volume)
+{
+    const struct live_cache *entry = live_cache_entry(live, volume);
+    return entry != NULL ? entry->cache : NULL;
 }
 
 /* --- birth --- */
@@ -25,6 +32,8 @@ struct cache_call {
     struct sync_call call;
     struct live_array *live;
     const struct config_volume *config;
+    struct foothold foothold;
+    struct live_cache *entry;
     struct cache *cache;
     struct task closed;
     struct blk_req drain;
@@ -47,32 +56,68 @@ static void on_change(struct cache_owner *owner, struct cache *cache)
         log_notice("cache %s: write-back is %s", cache_dev(cache)->name, cache_mode_name(status.mode));
 }
 
+/* --- the claim, on the array's home --- */
+
+static void claim_kept(struct array_call *call)
+{
+    struct live_cache *c = container_of(call, struct live_cache, claim_call);
+    if (call->error != 0)
+        log_error("cache %s: that the volume needs it cannot be %s: %s", cache_dev(c->cache)->name,
+                  c->claims ? "noted" : "struck out", call->message);
+    cache_claimed(c->cache, c->claims, call->error == 0);
+}
+
+static void on_claim(struct cache_owner *owner, struct cache *cache, bool held)
+{
+    struct live_cache *c = container_of(owner, struct live_cache, owner);
+    const struct sb_array *description = array_description(c->array->array);
+    struct cache_claim claim = {"arena", arena_identity(c->arena)->arena};
+    char text[128];
+    unsigned volume = 0;
+    ASSERT(cache == c->cache);
+    while (strcmp(description->volumes[volume].name, c->volume) != 0)
+        volume++;
+    cache_claim_write(&claim, text, sizeof text);
+    c->claims = held;
+    c->claim_call = (struct array_call){.done = claim_kept};
+    array_volume_keep(c->array->array, volume, CACHE_CLAIM_NAME, held ? text : NULL, &c->claim_call);
+}
+
+/* --- birth --- */
+
+static struct cache_options options_of(const struct config_cache *config, const struct foothold *foothold)
+{
+    return (struct cache_options){.bytes = config->size,
+                                  .readahead = config_cache_readahead(config),
+                                  .write_back = strcmp(config->write.text, "back") == 0 && foothold->through[0] == '\0',
+                                  .protection = config_cache_protection(config),
+                                  .flush_when_bad = strcmp(config->when_bad.text, "flush") == 0,
+                                  .arena = foothold->arena,
+                                  .claimed = foothold->claimed};
+}
+
 static void run_create(struct sync_call *call)
 {
     struct cache_call *c = container_of(call, struct cache_call, call);
     struct live_array *live = c->live;
-    const struct config_cache *config = &c->config->cache;
-    struct blkdev *below = array_volume(live->array, c->config->name.text);
-    if (below != NULL) {
-        char name[sizeof below->name];
-        struct live_cache *entry = &live->caches[live->caches_count];
-        *entry = (struct live_cache){.owner = {.changed = on_change},
-                                     .battery = config_cache_protection(config) == CACHE_PROTECT_BATTERY};
-        text_format(entry->volume, sizeof entry->volume, "%s", c->config->name.text);
-        text_format(name, sizeof name, "%s/%s", live->name, entry->volume);
-        struct cache_options options = {.name = name,
-                                        .bytes = config->size,
-                                        .readahead = config_cache_readahead(config),
-                                        .write_back = strcmp(config->write.text, "back") == 0,
-                                        .protection = config_cache_protection(config),
-                                        .flush_when_bad = strcmp(config->when_bad.text, "flush") == 0,
-                                        .owner = &entry->owner};
-        entry->cache = cache_create(below, &options);
-        c->failed = entry->cache == NULL;
-        if (entry->cache != NULL) {
-            live->caches_count++;
-            live_caches_power(live);
-        }
+    char name[2 * SB_NAME_SIZE];
+    struct cache_options options = options_of(&c->config->cache, &c->foothold);
+    struct live_cache *entry = &live->caches[live->caches_count];
+    *entry = (struct live_cache){.owner = {.changed = on_change, .claim = c->foothold.arena != NULL ? on_claim : NULL},
+                                 .battery = options.protection == CACHE_PROTECT_BATTERY,
+                                 .array = live,
+                                 .arena = c->foothold.arena,
+                                 .place = c->foothold.place};
+    text_format(entry->volume, sizeof entry->volume, "%s", c->config->name.text);
+    text_format(entry->through, sizeof entry->through, "%s", c->foothold.through);
+    text_format(name, sizeof name, "%s/%s", live->name, entry->volume);
+    options.name = name;
+    options.owner = &entry->owner;
+    entry->cache = cache_create(array_volume(live->array, entry->volume), &options);
+    c->failed = entry->cache == NULL;
+    if (entry->cache != NULL) {
+        live->caches_count++;
+        live_caches_power(live);
     }
     sync_finish(call);
 }
@@ -104,32 +149,73 @@ static bool is_served(struct appliance *a, const struct live_array *live, const 
     return false;
 }
 
-static void start_one(struct appliance *a, struct live_array *live, const struct config_volume *config)
+/* No cache stands on it. */
+static void foothold_drop(struct appliance *a, struct foothold *foothold)
+{
+    if (foothold->arena != NULL)
+        arena_close(foothold->arena);
+    if (foothold->place != NULL)
+        live_place_rest(a, foothold->place);
+}
+
+static void start_one(struct appliance *a, struct live_array *live, const struct sb_array *description, unsigned volume,
+                      const struct config_array *array, const struct config_volume *config)
 {
     struct cache_call c = {.live = live, .config = config};
-    if (config->cache.size == 0 || live_cache_find(live, config->name.text) != NULL)
+    const char *name = description->volumes[volume].name;
+    bool wanted = config != NULL && config->cache.size > 0;
+    if (live_cache_find(live, name) != NULL || (is_served(a, live, name) && !wanted))
         return;
-    if (is_served(a, live, config->name.text)) {
+    if (is_served(a, live, name)) {
         log_warn("volume %s/%s is served without the cache that the config says, until the next start", live->name,
-                 config->name.text);
+                 name);
         return;
     }
+    if (!live_foothold(a, live, description, volume, array, config, &c.foothold) || !wanted)
+        return;
     sync_call(&c.call, reactor_loop(live->home), run_create);
-    if (c.failed)
-        log_error("volume %s/%s is served without a cache: there is no memory for it", live->name, config->name.text);
+    if (!c.failed)
+        return;
+    foothold_drop(a, &c.foothold);
+    if (c.foothold.claimed)
+        live_hold(live, name, "there is no memory for the cache that its newest bytes are in");
+    else
+        log_error("volume %s/%s is served without a cache: there is no memory for it", live->name, name);
+}
+
+static const struct config_volume *config_volume_named(const struct config_array *array, const char *name)
+{
+    for (unsigned i = 0; i < array->volumes.count; i++) {
+        const struct config_volume *volume = config_item(&array->volumes, struct config_volume, i);
+        if (strcmp(volume->name.text, name) == 0)
+            return volume;
+    }
+    return NULL;
+}
+
+static void start_all(struct appliance *a, struct live_array *live, const struct config_array *array)
+{
+    struct sb_array *description = live_array_describe(live);
+    struct reactor *home;
+    for (unsigned i = 0; i < description->volumes_count; i++) {
+        const char *name = description->volumes[i].name;
+        char reference[2 * SB_NAME_SIZE];
+        text_format(reference, sizeof reference, "%s/%s", live->name, name);
+        if (live_volume_find(a, reference, &home) != NULL)
+            start_one(a, live, description, i, array, config_volume_named(array, name));
+    }
+    free(description);
 }
 
 void live_caches_start(struct appliance *a, const struct config *config)
 {
     struct live_array *live;
+    live_arenas_find(a, config);
     TAILQ_FOREACH(live, &a->arrays, link)
     {
         int index = config_array_index(config, live->name);
-        if (live->array == NULL || index < 0)
-            continue;
-        const struct config_array *array = config_item(&config->arrays, struct config_array, index);
-        for (unsigned i = 0; i < array->volumes.count; i++)
-            start_one(a, live, config_item(&array->volumes, struct config_volume, i));
+        if (live->array != NULL && index >= 0)
+            start_all(a, live, config_item(&config->arrays, struct config_array, index));
     }
 }
 
@@ -162,32 +248,62 @@ static void limit_caches(struct live_array *live)
             limit_dirt(live->caches[i].cache, live, shares);
 }
 
+/* Under which history the array goes on, if its members are others now: see arena_set_fork(). */
+static void tell_fork(struct live_cache *c)
+{
+    const struct sb_array *description = array_description(c->array->array);
+    const struct uuid *fork = &description->forks[description->forks_count - 1].id;
+    if (c->arena != NULL && !uuid_equal(&arena_identity(c->arena)->fork, fork))
+        arena_set_fork(c->arena, fork);
+}
+
 void live_caches_power(struct live_array *live)
 {
     limit_caches(live);
-    for (unsigned i = 0; i < live->caches_count; i++)
+    for (unsigned i = 0; i < live->caches_count; i++) {
         cache_set_power(live->caches[i].cache, live->power.healthy);
+        tell_fork(&live->caches[i]);
+    }
 }
 
 /* --- the end --- */
 
+static void memory_over(struct arena_memory *memory)
+{
+    sync_finish(container_of(memory, struct arena_place, memory)->waiting);
+}
+
 static void cache_closed(struct task *task)
 {
-    sync_finish(&container_of(task, struct cache_call, closed)->call);
+    struct cache_call *c = container_of(task, struct cache_call, closed);
+    if (c->entry->arena != NULL)
+        arena_close(c->entry->arena); /* memory_over() ends the call */
+    else
+        sync_finish(&c->call);
 }
 
 static void run_close(struct sync_call *call)
 {
     struct cache_call *c = container_of(call, struct cache_call, call);
+    struct arena_place *place = c->entry->place;
     c->closed.run = cache_closed;
-    blk_close(cache_dev(c->cache), &c->closed);
+    if (place != NULL) {
+        tell_fork(c->entry);
+        place->waiting = call;
+        place->memory.over = memory_over;
+    }
+    blk_close(cache_dev(c->entry->cache), &c->closed);
 }
 
-void live_caches_close(struct live_array *live)
+void live_caches_close(struct appliance *a, struct live_array *live)
 {
     for (; live->caches_count > 0; live->caches_count--) {
-        struct cache_call c = {.cache = live->caches[live->caches_count - 1].cache};
+        struct cache_call c = {.entry = &live->caches[live->caches_count - 1]};
         sync_call(&c.call, reactor_loop(live->home), run_close);
+        if (c.entry->place == NULL)
+            continue;
+        c.entry->place->memory.over = NULL;
+        live_place_rest(a, c.entry->place);
     }
 }
 
@@ -203,7 +319,7 @@ static void run_dirty(struct sync_call *call)
     for (unsigned i = 0; i < c->live->caches_count; i++) {
         struct cache_status status;
         cache_status(c->live->caches[i].cache, &status);
-        c->bytes += status.dirty_bytes;
+        c->bytes += status.claimed && c->live->caches[i].arena != NULL ? 0 : status.dirty_bytes;
     }
     sync_finish(call);
 }
@@ -248,16 +364,37 @@ const char *appliance_cache_flush(struct appliance *a, const char *reference)
     return a->message;
 }
 
-json_t *live_cache_json(const struct cache_status *s)
+/* Where what is dirty would be found again. */
+static json_t *arena_json(const struct live_cache *c)
 {
-    return json_pack("{s:s, s:o, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-                     "mode", cache_mode_name(s->mode), "reason",
-                     s->reason != NULL ? json_string(s->reason) : json_null(), "volatile", s->volatile_cache, "policy",
-                     s->policy, "size_bytes", (json_int_t)s->bytes, "used_bytes", (json_int_t)s->used_bytes,
-                     "overhead_bytes", (json_int_t)s->overhead_bytes, "cache_dirty_bytes", (json_int_t)s->dirty_bytes,
-                     "dirty_limit_bytes", (json_int_t)s->dirty_limit, "hits", (json_int_t)s->hits, "misses",
-                     (json_int_t)s->misses, "hit_bytes", (json_int_t)s->hit_bytes, "absorbed", (json_int_t)s->absorbed,
-                     "absorbed_bytes", (json_int_t)s->absorbed_bytes, "through", (json_int_t)s->through, "delayed",
-                     (json_int_t)s->delayed, "destaged_bytes", (json_int_t)s->destaged_bytes, "destage_errors",
-                     (json_int_t)s->destage_errors, "destage_bytes_per_second", (json_int_t)s->destage_rate);
+    char id[UUID_TEXT_SIZE];
+    if (c->place == NULL)
+        return json_null();
+    uuid_format(&arena_identity(c->arena)->arena, id);
+    return json_pack("{s:s, s:s, s:s}", "id", id, "where", arena_place_where(c->place), "outlives",
+                     arena_place_outlives(c->place));
+}
+
+static json_t *reason_json(const struct live_cache *c, const struct cache_status *s)
+{
+    if (c->through[0] != '\0')
+        return sentence_json(c->through);
+    return s->reason != NULL ? json_string(s->reason) : json_null();
+}
+
+json_t *live_cache_json(const struct live_array *live, const char *volume, const struct cache_status *s)
+{
+    const struct live_cache *c = live_cache_entry(live, volume);
+    if (c == NULL || s->bytes == 0)
+        return json_null();
+    return json_pack(
+        "{s:s, s:o, s:b, s:b, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "mode", cache_mode_name(s->mode), "reason", reason_json(c, s), "volatile", s->volatile_cache, "claimed",
+        s->claimed && c->arena != NULL, "arena", arena_json(c), "policy", s->policy, "size_bytes", (json_int_t)s->bytes,
+        "used_bytes", (json_int_t)s->used_bytes, "overhead_bytes", (json_int_t)s->overhead_bytes, "cache_dirty_bytes",
+        (json_int_t)s->dirty_bytes, "dirty_limit_bytes", (json_int_t)s->dirty_limit, "hits", (json_int_t)s->hits,
+        "misses", (json_int_t)s->misses, "hit_bytes", (json_int_t)s->hit_bytes, "absorbed", (json_int_t)s->absorbed,
+        "absorbed_bytes", (json_int_t)s->absorbed_bytes, "through", (json_int_t)s->through, "delayed",
+        (json_int_t)s->delayed, "destaged_bytes", (json_int_t)s->destaged_bytes, "destage_errors",
+        (json_int_t)s->destage_errors, "destage_bytes_per_second", (json_int_t)s->destage_rate);
 }

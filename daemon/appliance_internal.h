@@ -6,6 +6,7 @@
 
 #include "cache/cache.h"
 #include "daemon/appliance.h"
+#include "daemon/arena_place.h"
 #include "daemon/listener.h"
 #include "daemon/power.h"
 #include "daemon/reactor.h"
@@ -47,6 +48,19 @@ struct live_cache {
     bool battery;         /* is what it promises by */
     enum cache_mode mode; /* as logged */
     const char *said;
+    struct arena *arena; /* NULL: plain memory */
+    struct live_array *array;
+    struct array_call claim_call; /* that keeps the claim, or forgets it */
+    bool claims;
+    /* The worker's. */
+    struct arena_place *place; /* of the arena */
+    char through[512];         /* why it promises nothing, though the config says it should; "": it does */
+};
+
+/* A volume that is not served, because its newest bytes are elsewhere: daemon/appliance_arena.c. The worker's. */
+struct live_hold {
+    char volume[SB_NAME_SIZE], reason[512];
+    struct arena_place *torn; /* what it lacks is damaged in there; or NULL */
 };
 
 /* Caches that are emptied because the mains failed: daemon/appliance_power.c, on the home of their array. */
@@ -82,6 +96,8 @@ struct live_array {
     struct live_saver saver;
     unsigned caches_count;
     struct live_cache caches[SB_VOLUMES_MAX];
+    unsigned holds_count;
+    struct live_hold holds[SB_VOLUMES_MAX];
 };
 
 /* An array of Linux md, served as it is: daemon/appliance_imports.c. `import` is NULL while it is not started. */
@@ -145,10 +161,11 @@ struct appliance {
     TAILQ_HEAD(, live_array) arrays;
     TAILQ_HEAD(, live_import) imports;
     TAILQ_HEAD(, live_spare) spares;
-    atomic_bool spares_known;  /* there are some, or were */
-    atomic_bool replacing;     /* a disk in service is being replaced, or was */
-    atomic_bool holding;       /* a volume is kept from initiators until it is initialised */
-    atomic_bool remotes_known; /* the config names disks of other machines */
+    struct arena_places places; /* of arenas, in use or not */
+    atomic_bool spares_known;   /* there are some, or were */
+    atomic_bool replacing;      /* a disk in service is being replaced, or was */
+    atomic_bool holding;        /* a volume is kept from initiators until it is initialised */
+    atomic_bool remotes_known;  /* the config names disks of other machines */
     TAILQ_HEAD(, live_remote) remotes;
     struct helpers *knockers; /* threads that look whether they can be reached */
     unsigned held;            /* how many, when last something was to be served */
@@ -198,7 +215,7 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
 /* What would be started with these options? Fills verdict and reason of those that are not. No array is opened. */
 bool live_array_create(struct appliance *a, const struct config_array *spec, unsigned index, char *why, size_t why_len);
 bool live_array_add_volume(struct live_array *live, const struct array_volume_spec *spec, char *why, size_t why_len);
-void live_array_close(struct live_array *live);
+void live_array_close(struct appliance *a, struct live_array *live);
 void live_array_free(struct appliance *a, struct live_array *live);
 /* The description as it is now: a copy the caller frees. */
 struct sb_array *live_array_describe(struct live_array *live);
@@ -260,8 +277,9 @@ struct array_replacement live_replacement(struct live_array *live);
 
 /* --- appliance_jobs.c --- */
 
-/* Is "array/volume" not to be served, because it is being initialised in the foreground? */
-bool live_volume_held(struct appliance *a, const char *reference);
+/* Why "array/volume" is not to be served: it is being initialised in the foreground, or its newest bytes are elsewhere.
+ * NULL: it may be. */
+const char *live_volume_held(struct appliance *a, const char *reference);
 /* Before something is served: how many are held now; and later: serve what is held no more. */
 void live_held_count(struct appliance *a);
 void live_held_look(struct appliance *a);
@@ -305,15 +323,25 @@ void live_power_unwatch(struct live_array *live);
 void live_caches_start(struct appliance *a, const struct config *config);
 /* NULL: the volume has none. */
 struct cache *live_cache_find(const struct live_array *live, const char *volume);
-/* On the array's home: live->power is new. */
+/* On the array's home: with news of the power, and each second. */
 void live_caches_power(struct live_array *live);
 /* So many bytes a second leave a cache: as measured, or else, before it was, slow. */
 uint64_t live_cache_rate(const struct cache_status *status);
 /* Bytes of answered writes that are here only. */
 uint64_t live_caches_dirty(struct live_array *live);
-/* What is dirty goes to the array first. Nobody uses them any more. */
-void live_caches_close(struct live_array *live);
-json_t *live_cache_json(const struct cache_status *status);
+/* What is dirty goes to the array first, or stays in its arena. Nobody uses them any more. */
+void live_caches_close(struct appliance *a, struct live_array *live);
+/* NULL: the volume has none. */
+json_t *live_cache_json(const struct live_array *live, const char *volume, const struct cache_status *status);
+
+/* --- appliance_arena.c --- */
+
+/* What the service manager kept for us. Before anything is served. */
+void live_arenas_inherit(struct appliance *a);
+/* What is dirty in those that nobody took stays in them. */
+void live_arenas_free(struct appliance *a);
+/* Those that no cache uses. */
+json_t *live_arenas_json(struct appliance *a);
 
 /* --- appliance_policy.c --- */
 

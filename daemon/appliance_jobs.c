@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "daemon/appliance_internal.h"
+#include "daemon/appliance_cache.h"
 
 struct job_call {
     struct sync_call call;
@@ -61,16 +61,19 @@ static bool is_held(const struct sb_array *description, const char *volume)
     return false;
 }
 
-bool live_volume_held(struct appliance *a, const char *reference)
+const char *live_volume_held(struct appliance *a, const char *reference)
 {
     const char *volume;
     struct live_array *live = live_array_of_volume(a, reference, &volume);
     if (live == NULL)
-        return false;
+        return NULL;
+    const struct live_hold *hold = live_hold_find(live, volume);
+    if (hold != NULL)
+        return hold->reason;
     struct sb_array *description = live_array_describe(live);
     bool held = is_held(description, volume);
     free(description);
-    return held;
+    return held ? "it is not initialised yet" : NULL;
 }
 
 static unsigned count_held(struct appliance *a)

@@ -67,9 +67,10 @@ static void run_add_export(struct sync_call *call)
 static bool serve_export(struct appliance *a, const struct config_export *config)
 {
     struct reactor *home;
-    if (live_volume_held(a, config->volume.text)) {
-        log_warn("NBD export \"%s\" is not served until volume %s is initialised", config->name.text,
-                 config->volume.text);
+    const char *held = live_volume_held(a, config->volume.text);
+    if (held != NULL) {
+        log_warn("NBD export \"%s\" is not served, because volume %s is held: %s", config->name.text,
+                 config->volume.text, held);
         return false;
     }
     struct blkdev *dev = live_volume_find(a, config->volume.text, &home);
@@ -223,8 +224,10 @@ static bool add_lun(struct appliance *a, struct live_target *target, const struc
     c.options.removable = config->removable;
     c.options.sanitize_rate = config->sanitize_rate;
     c.options.soft_threshold = (uint8_t)config->soft_threshold;
-    if (live_volume_held(a, config->volume.text)) {
-        log_warn("LUN %u of %s is not served until volume %s is initialised", c.lun, target->name, config->volume.text);
+    const char *held = live_volume_held(a, config->volume.text);
+    if (held != NULL) {
+        log_warn("LUN %u of %s is not served, because volume %s is held: %s", c.lun, target->name, config->volume.text,
+                 held);
         return false;
     }
     if (c.dev == NULL) {
@@ -316,8 +319,9 @@ static bool volumes_are_there(struct appliance *a, const struct config_target *t
     struct reactor *home;
     for (unsigned i = 0; i < target->luns.count; i++) {
         const char *volume = config_item(&target->luns, struct config_lun, i)->volume.text;
-        if (live_volume_held(a, volume)) {
-            log_warn("iSCSI target %s is not served until volume %s is initialised", target->name.text, volume);
+        const char *held = live_volume_held(a, volume);
+        if (held != NULL) {
+            log_warn("iSCSI target %s is not served, because volume %s is held: %s", target->name.text, volume, held);
             return false;
         }
         if (live_volume_find(a, volume, &home) == NULL) {

@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "daemon/appliance_internal.h"
+#include "daemon/appliance_cache.h"
 #include "daemon/disk.h"
 
 struct info_call {
@@ -78,13 +78,19 @@ static json_t *lost_json(const struct array_lost *lost)
     return ranges;
 }
 
-static json_t *volume_json(const struct sb_volume *volume, const struct blk_counters *counters,
+static json_t *held_json(struct live_array *live, const char *volume)
+{
+    const struct live_hold *hold = live_hold_find(live, volume);
+    return hold != NULL ? sentence_json(hold->reason) : json_null();
+}
+
+static json_t *volume_json(struct live_array *live, const struct sb_volume *volume, const struct blk_counters *counters,
                            const struct array_usage *usage, const struct array_scrub_info *scrub,
                            const struct array_lost *lost, const struct cache_status *cache)
 {
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&volume->uuid, uuid);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:s, s:o}",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:s, s:o, s:o}",
                      "name", volume->name, "uuid", uuid, "level", raid_level_name(volume->spec.level), "consistency",
                      sb_consistency_name(volume->consistency), "size_bytes", (json_int_t)volume->size, "chunk_bytes",
                      (json_int_t)volume->spec.chunk, "logical_block_bytes", (json_int_t)volume->logical_block,
@@ -93,7 +99,8 @@ static json_t *volume_json(const struct sb_volume *volume, const struct blk_coun
                      "written_bytes", (json_int_t)counters->bytes[BLK_WRITE], "used_bytes",
                      (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes, "scrub",
                      scrub_json(scrub), "lost_bytes", (json_int_t)lost->bytes, "lost", lost_json(lost), "init",
-                     sb_init_name(volume->init), "cache", cache->bytes != 0 ? live_cache_json(cache) : json_null());
+                     sb_init_name(volume->init), "cache", live_cache_json(live, volume->name, cache), "held",
+                     held_json(live, volume->name));
 }
 
 static json_t *job_json(const struct array_job_info *job)
@@ -127,7 +134,7 @@ static json_t *array_json(struct live_array *live)
         json_array_append_new(members, member_json(&live->disks[i], &c->info.members[i], i));
     for (unsigned i = 0; i < c->description.volumes_count; i++)
         if (c->volume_there[i])
-            json_array_append_new(volumes, volume_json(&c->description.volumes[i], &c->counters[i], &c->usage[i],
+            json_array_append_new(volumes, volume_json(live, &c->description.volumes[i], &c->counters[i], &c->usage[i],
                                                        &c->scrub[i], &c->lost[i], &c->caches[i]));
     for (unsigned i = 0; i < c->info.jobs_count; i++)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
@@ -158,6 +165,15 @@ static json_t *services_json(struct appliance *a)
     return json_pack("{s:o, s:o, s:o}", "exports", exports, "targets", targets, "listeners", listeners);
 }
 
+static bool has_held(const json_t *array)
+{
+    size_t index;
+    json_t *volume;
+    json_array_foreach(json_object_get(array, "volumes"), index,
+                       volume) if (json_is_string(json_object_get(volume, "held"))) return true;
+    return false;
+}
+
 /* One word for all: the worst of what is. */
 static const char *health_of(const json_t *arrays, const char *worst)
 {
@@ -166,6 +182,8 @@ static const char *health_of(const json_t *arrays, const char *worst)
     json_array_foreach(arrays, index, array)
     {
         const char *state = json_string_value(json_object_get(array, "state"));
+        if (has_held(array))
+            return "failed";
         if (strcmp(state, "degraded") == 0)
             worst = "degraded";
         else if (strcmp(state, "optimal") != 0 && strcmp(state, "not created") != 0)
@@ -189,6 +207,7 @@ json_t *appliance_status(struct appliance *a)
     json_object_set_new(status, "arrays", arrays);
     json_object_set_new(status, "imports", imports);
     json_object_set_new(status, "spares", live_spares_json(a));
+    json_object_set_new(status, "arenas", live_arenas_json(a));
     json_object_set_new(status, "power", appliance_power(a));
     json_object_set_new(status, "connections", live_connections_json(a));
     return status;

@@ -5,7 +5,7 @@
  *
  * Nothing is taken over from the frozen array: what it had not written down is as lost as in a crash, and is looked
  * after in the same way, by the labels, the region maps and the journal. So one whose caches hold answered writes is
- * let be.
+ * let be, unless they stay in an arena: the volume cannot be served without that.
  */
 #include "core/log.h"
 #include "daemon/appliance_internal.h"
@@ -44,6 +44,6 @@ bool live_array_thaw(struct appliance *a, struct live_array *live, bool force, c
         return false;
     }
     log_notice("array %s was frozen, and is started anew with the disks there are now", live->name);
-    live_array_close(live);
+    live_array_close(a, live);
     return true;
 }

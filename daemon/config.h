@@ -45,7 +45,7 @@ struct config_list {
 struct config_cache {
     unsigned line;
     uint64_t size; /* bytes; 0: no cache */
-    struct config_text write, protection, when_bad, read_ahead;
+    struct config_text write, protection, when_bad, read_ahead, arena;
 };
 
 struct config_volume {
@@ -227,6 +227,9 @@ void config_compare(const struct config *old, const struct config *new, config_d
 bool config_scrub_interval(const char *text, uint64_t *seconds);
 
 /* Of a config that was checked. */
+/* Where the arena of a cache is to be. */
+enum config_arena { CONFIG_ARENA_NONE, CONFIG_ARENA_MEMORY, CONFIG_ARENA_FILE };
+enum config_arena config_cache_arena(const struct config_cache *cache);
 enum cache_protection config_cache_protection(const struct config_cache *cache);
 enum readahead_mode config_cache_readahead(const struct config_cache *cache);
 

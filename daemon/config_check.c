@@ -111,7 +111,8 @@ static void check_volume_shape(struct checker *c, const struct config_array *arr
 }
 
 static const char *const protections[] = {
-    [CACHE_PROTECT_NONE] = "none", [CACHE_PROTECT_BATTERY] = "battery", [CACHE_PROTECT_FORCED] = "forced", NULL};
+    [CACHE_PROTECT_NONE] = "none",       [CACHE_PROTECT_BATTERY] = "battery", [CACHE_PROTECT_FORCED] = "forced",
+    [CACHE_PROTECT_JOURNAL] = "journal", [CACHE_PROTECT_PMEM] = "pmem",       NULL};
 static const char *const readaheads[] = {
     [READAHEAD_ADAPTIVE] = "adaptive", [READAHEAD_ALWAYS] = "always", [READAHEAD_NONE] = "none", NULL};
 
@@ -133,6 +134,33 @@ enum readahead_mode config_cache_readahead(const struct config_cache *cache)
     return index_of(&cache->read_ahead, readaheads);
 }
 
+enum config_arena config_cache_arena(const struct config_cache *cache)
+{
+    const char *arena = cache->arena.text;
+    bool battery = config_cache_protection(cache) == CACHE_PROTECT_BATTERY;
+    if (cache->size == 0 || strcmp(cache->write.text, "back") != 0 || strcmp(arena, "none") == 0)
+        return CONFIG_ARENA_NONE;
+    if (arena[0] == '\0')
+        return battery ? CONFIG_ARENA_MEMORY : CONFIG_ARENA_NONE;
+    return arena[0] == '/' ? CONFIG_ARENA_FILE : CONFIG_ARENA_MEMORY;
+}
+
+static void check_arena(struct checker *c, const struct config_volume *volume)
+{
+    const struct config_cache *cache = &volume->cache;
+    const char *arena = cache->arena.text, *protection = cache->protection.text;
+    bool file = arena[0] == '/', word = strcmp(arena, "memory") == 0 || strcmp(arena, "none") == 0 || arena[0] == '\0';
+    bool has_use = strcmp(protection, "battery") == 0 || strcmp(protection, "forced") == 0;
+    if (!file && !word)
+        report(c, cache->line, "arena", "of volume \"%s\": \"%s\" is neither memory, none nor an absolute path",
+               volume->name.text, arena);
+    else if (strcmp(protection, "pmem") == 0 && !file)
+        report(c, cache->line, "arena", "of volume \"%s\": pmem needs a path on persistent memory", volume->name.text);
+    else if (arena[0] != '\0' && !has_use && strcmp(protection, "pmem") != 0)
+        report(c, cache->line, "arena", "of volume \"%s\": it is for protection battery, pmem or forced",
+               volume->name.text);
+}
+
 static void check_cache(struct checker *c, const struct config_volume *volume)
 {
     static const char *const writes[] = {"through", "back", NULL};
@@ -150,6 +178,7 @@ static void check_cache(struct checker *c, const struct config_volume *volume)
         report(c, cache->line, "protection", "of volume \"%s\": protection is for write = \"back\"", volume->name.text);
     if (strcmp(cache->when_bad.text, "strict") != 0 && strcmp(cache->protection.text, "battery") != 0)
         report(c, cache->line, "when_bad", "of volume \"%s\": it is for protection = \"battery\"", volume->name.text);
+    check_arena(c, volume);
     if (strcmp(cache->protection.text, "battery") == 0 && config_power_sources(&c->config->power) == 0)
         report(c, cache->line, "protection",
                "of volume \"%s\": there is no power source to say whether there is a "

@@ -120,6 +120,20 @@ static void do_cache_flush(struct exchange *x)
         x->answer = json_pack("{s:s, s:s}", "volume", volume, "state", "flushed");
 }
 
+static void do_cache_discard(struct exchange *x)
+{
+    char lost[1200];
+    const char *what = body_word(x, "what");
+    bool yes = body_flag(x->body, "yes");
+    if (what == NULL)
+        return;
+    const char *wrong = appliance_cache_discard(x->control->appliance, what, yes, lost, sizeof lost);
+    if (wrong != NULL)
+        answer_error(x, 409, wrong);
+    else
+        x->answer = json_pack("{s:o, s:b}", "lost", sentence_json(lost), "done", yes);
+}
+
 static void disk_action(struct exchange *x, bool online)
 {
     const char *disk = body_word(x, "disk");
@@ -303,6 +317,7 @@ static const struct route routes[] = {
     {EVHTTP_REQ_GET, "/api/v1/power", do_power},
     {EVHTTP_REQ_POST, "/api/v1/sessions/drop", do_session_drop},
     {EVHTTP_REQ_POST, "/api/v1/caches/flush", do_cache_flush},
+    {EVHTTP_REQ_POST, "/api/v1/caches/discard", do_cache_discard},
     {EVHTTP_REQ_POST, "/api/v1/apply", do_apply},
     {EVHTTP_REQ_POST, "/api/v1/reload", do_reload},
     {EVHTTP_REQ_POST, "/api/v1/arrays/assemble", do_array_assemble},

@@ -230,6 +230,29 @@ static int run_cache_flush(const struct arguments *a)
                "all that was written is on the disks");
 }
 
+/* What would be lost is shown; only --yes loses it. */
+static int run_cache_discard(const struct arguments *a)
+{
+    int code;
+    json_t *body = json_pack("{s:s, s:b}", "what", a->words[0], "yes", a->yes);
+    if (body == NULL) {
+        fprintf(stderr, "corbelctl: names are UTF-8, this one is not\n");
+        return EXIT_USAGE;
+    }
+    json_t *answer = ask(a, "/api/v1/caches/discard", body, &code);
+    if (answer == NULL)
+        return EXIT_NO_DAEMON;
+    const char *lost = json_string_value(json_object_get(answer, "lost"));
+    if (a->json)
+        print_json(answer);
+    else if (code >= 400)
+        fprintf(stderr, "corbelctl: %s\n", json_string_value(json_object_get(answer, "detail")));
+    else
+        printf(a->yes ? "given up: %s\n" : "this would be given up: %s\nwith --yes it is\n", lost);
+    json_decref(answer);
+    return code >= 400 ? EXIT_REFUSED : a->yes ? EXIT_DONE : EXIT_CONFIRM;
+}
+
 static int run_job_cancel(const struct arguments *a)
 {
     return act(a, "/api/v1/jobs/cancel", json_pack("{s:s}", "of", a->words[0]), "called off");
@@ -564,6 +587,8 @@ static const struct command commands[] = {
     {"volume", "scrub-show", 1, run_volume_scrub_show, "volume scrub-show VOLUME", "what it found, and where"},
     {"cache", "list", 0, run_cache_list, "cache list", "caches: what is dirty, and what a completed write means"},
     {"cache", "flush", 1, run_cache_flush, "cache flush VOLUME", "write all that is dirty to the disks now"},
+    {"cache", "discard", 1, run_cache_discard, "cache discard VOLUME|ARENA [--yes]",
+     "give up writes that a held volume, or nobody, waits for"},
     {"disk", "list", 0, run_disk_list, "disk list", "disks by slot, with errors"},
     {"disk", "fail", 1, run_disk_fail, "disk fail DISK", "take a disk out of service"},
     {"disk", "online", 1, run_disk_online, "disk online DISK [--force]",

@@ -81,6 +81,30 @@ static const char *policy(const json_t *volume)
     return text(volume, "consistency");
 }
 
+static void print_held(const json_t *array, const json_t *volume)
+{
+    const char *held = json_string_value(json_object_get(volume, "held"));
+    if (held != NULL)
+        printf("%s/%s is held, not served: %s; corbelctl cache discard gives that up\n", text(array, "name"),
+               text(volume, "name"), held);
+}
+
+/* Arenas that no cache uses. */
+static void print_arenas(const json_t *status)
+{
+    size_t i, j;
+    json_t *arena, *offset;
+    json_array_foreach(json_object_get(status, "arenas"), i, arena)
+    {
+        char dirty[32];
+        bytes(arena, "dirty_bytes", dirty);
+        printf("arena %s of volume %s is %s: %s of answered writes, in %s\n", text(arena, "id"), text(arena, "volume"),
+               text(arena, "state"), dirty, text(arena, "where"));
+        json_array_foreach(json_object_get(arena, "torn_offsets"), j, offset)
+            printf("  torn: the block at %" PRId64 "\n", (int64_t)json_integer_value(offset));
+    }
+}
+
 void print_volumes(const json_t *status)
 {
     size_t i, j;
@@ -102,6 +126,7 @@ void print_volumes(const json_t *status)
                    used, chunk, read, written);
             if (strcmp(text(volume, "init"), "foreground") == 0)
                 printf("  %s: not served until it is initialised\n", name);
+            print_held(array, volume);
             print_lost(array, volume);
         }
     }
@@ -122,6 +147,9 @@ static void print_cache(const json_t *array, const json_t *volume, const json_t 
            json_is_true(json_object_get(cache, "volatile")) ? "yes" : "no", size, used, dirty, hits);
     if (reason != NULL)
         printf("  %s\n", reason);
+    const json_t *arena = json_object_get(cache, "arena");
+    if (json_is_object(arena))
+        printf("  what is dirty outlives %s: in %s\n", text(arena, "outlives"), text(arena, "where"));
 }
 
 void print_caches(const json_t *status)
@@ -136,8 +164,10 @@ void print_caches(const json_t *status)
             const json_t *cache = json_object_get(volume, "cache");
             if (json_is_object(cache))
                 print_cache(array, volume, cache);
+            print_held(array, volume);
         }
     }
+    print_arenas(status);
 }
 
 /* Microseconds as "less than" of a bucket. */
@@ -464,6 +494,7 @@ void print_status(const json_t *status)
     json_array_foreach(json_object_get(status, "arrays"), i, array) print_jobs(array);
     printf("\n");
     print_volumes(status);
+    print_arenas(status);
     printf("\n");
     print_disks(status);
     printf("\n");

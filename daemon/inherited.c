@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 #include "core/log.h"
 
@@ -34,4 +36,33 @@ int inherited_socket(const char *name, unsigned nth, char *why, size_t why_len)
         free(names[i]);
     free(names);
     return found >= 0 ? take(found, name, why, why_len) : -1;
+}
+
+/* In the place of what was taken something stays: libsystemd wants all of them to be open. */
+static int take_away(int fd)
+{
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0), nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (own >= 0 && nothing >= 0)
+        dup3(nothing, fd, O_CLOEXEC);
+    if (nothing >= 0)
+        close(nothing);
+    return own;
+}
+
+int inherited_take(const char *prefix, char *name, size_t name_len)
+{
+    char **names = NULL;
+    int count = sd_listen_fds_with_names(0, &names), own = -1;
+    for (int i = 0; i < count && own < 0; i++) {
+        struct stat st;
+        int fd = SD_LISTEN_FDS_START + i;
+        if (strncmp(names[i], prefix, strlen(prefix)) != 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        text_format(name, name_len, "%s", names[i]);
+        own = take_away(fd);
+    }
+    for (int i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+    return own;
 }

@@ -87,7 +87,7 @@ daemon_ready() { grep -q 'is ready' "$LOG" || ! kill -0 "$PID" 2>/dev/null; }
 
 launch_daemon() {
     : >"$LOG"
-    "$BUILD_DIR/corbeld" -c "$CONFIG" --pidfile "$DIR/pid" 2>"$LOG" &
+    ${LAUNCHER:-} "$BUILD_DIR/corbeld" -c "$CONFIG" --pidfile "$DIR/pid" 2>"$LOG" &
     PID=$!
     wait_for daemon_ready || fail "the daemon did not become ready"
     kill -0 "$PID" 2>/dev/null || fail "the daemon ended: $(tail -n 3 "$LOG")"

@@ -1,22 +1,18 @@
 # A volume with a cache: hits, what a flush means by protection, a power source that changes its mind, kill -9, a stop.
 . "$(dirname "$0")/functions.sh"
+. "$(dirname "$0")/cache_functions.sh"
 
 # with_cache CACHE_SETTINGS: the volume's cache; `power` is a command whose exit status stands in a file
 with_cache() {
     write_config raid5 "size = \"64 MiB\"; cache = { $1 };"
 }
-cache_field() { $CTL --json cache list | sed -n "s/^ *\"$1\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p"; }
-is() { [ "$(cache_field "$1")" = "$2" ]; }
-expect() { wait_for is "$1" "$2" || fail "$1 is $(cache_field "$1"), not $2: $3"; }
 dirty() { [ "$(cache_field cache_dirty_bytes)" -gt 0 ]; }
 put() { qemu-io -f raw -t "$3" -c "write -P $1 $2 1M" "$NBD" >/dev/null || fail "write of $1"; }
 has() { qemu-io -f raw -c "read -P $1 $2 1M" "$NBD" >/dev/null || fail "other bytes than $1 at $2: $3"; }
-source_says() { printf '#!/bin/sh\necho %s\nexit %s\n' "${2:-}" "$1" >"$DIR/ask.new" && chmod +x "$DIR/ask.new" && mv "$DIR/ask.new" "$DIR/ask"; }
-
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
 make_disks 4 64M
-EXTRA_TOP="power = { source = \"command:$DIR/ask\"; poll = \"0.1 s\"; settle = \"0 s\"; charge_min = 0; charge_ok = 0; runtime_min = \"0 s\"; };"
+EXTRA_TOP=$POWER
 source_says 0
 
 # Mistakes in the config have a line.

@@ -10,8 +10,8 @@ held() {
     nbdinfo "$NBD" >/dev/null 2>&1 && fail "served before it is initialised"
     $CTL volume list | grep -q 'r/v: not served until it is initialised' || fail "$($CTL volume list)"
     $CTL status | grep -q '^  init of v: ' || fail "$($CTL status)"
-    grep -q 'NBD export "v" is not served until volume r/v is initialised' "$LOG" || fail "the log does not say so"
-    grep -q "iSCSI target $TARGET is not served until volume r/v is initialised" "$LOG" || fail "nor of the target"
+    grep -q 'NBD export "v" is not served, because volume r/v is held: it is not initialised yet' "$LOG" || fail "the log does not say so"
+    grep -q "iSCSI target $TARGET is not served, because volume r/v is held: it is not initialised yet" "$LOG" || fail "nor of the target"
 }
 held
 nbdinfo "${NBD%v}w" >/dev/null || fail "another volume is not served"

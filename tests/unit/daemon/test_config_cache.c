@@ -60,6 +60,17 @@ Test(config_cache, what_does_not_go_together_is_told_with_its_line)
         {BATTERY "when_bad = \"strict\";", SOURCE, NULL},
         {BATTERY "when_bad = \"cry\";", SOURCE, "when_bad: \"cry\" is not one of the words"},
         {BACK "when_bad = \"flush\";", "", "when_bad: of volume \"v\": it is for protection = \"battery\""},
+        {BATTERY "arena = \"memory\";", SOURCE, NULL},
+        {BATTERY "arena = \"none\";", SOURCE, NULL},
+        {BATTERY "arena = \"/arena\";", SOURCE, NULL},
+        {BATTERY "arena = \"arena\";", SOURCE,
+         "arena: of volume \"v\": \"arena\" is neither memory, none nor an absolute"},
+        {BACK "arena = \"memory\";", "", "arena: of volume \"v\": it is for protection battery, pmem or forced"},
+        {BACK "protection = \"forced\"; arena = \"memory\";", "", NULL},
+        {BACK "protection = \"pmem\"; arena = \"/arena\";", "", NULL},
+        {BACK "protection = \"pmem\"; arena = \"memory\";", "", "arena: of volume \"v\": pmem needs a path"},
+        {BACK "protection = \"pmem\";", "", "arena: of volume \"v\": pmem needs a path"},
+        {"size = \"1 MiB\"; arena = \"/arena\";", "", "arena: of volume \"v\": it is for protection battery"},
         {BACK "read_ahead = \"always\";", "", NULL},
         {BACK "read_ahead = \"never\";", "", "read_ahead: \"never\" is not one of the words"},
     };
@@ -72,6 +83,32 @@ Test(config_cache, what_does_not_go_together_is_told_with_its_line)
             cr_expect(strstr(l.errors.lines[0], ":3:") != NULL, "%s", l.errors.lines[0]);
             cr_expect_eq(l.errors.count, 1, "%s", cases[i].cache);
         }
+        unload(&l);
+    }
+}
+
+Test(config_cache, an_arena_is_in_memory_with_a_battery_unless_the_config_says_otherwise)
+{
+    static const struct {
+        const char *cache;
+        enum config_arena arena;
+    } cases[] = {
+        {"size = \"1 MiB\";", CONFIG_ARENA_NONE},
+        {BACK, CONFIG_ARENA_NONE},
+        {BATTERY, CONFIG_ARENA_MEMORY},
+        {BATTERY "arena = \"memory\";", CONFIG_ARENA_MEMORY},
+        {BATTERY "arena = \"none\";", CONFIG_ARENA_NONE},
+        {BATTERY "arena = \"/a\";", CONFIG_ARENA_FILE},
+        {BACK "protection = \"forced\";", CONFIG_ARENA_NONE},
+        {BACK "protection = \"forced\"; arena = \"memory\";", CONFIG_ARENA_MEMORY},
+        {BACK "protection = \"pmem\"; arena = \"/a\";", CONFIG_ARENA_FILE},
+    };
+    for (unsigned i = 0; i < ARRAY_LENGTH(cases); i++) {
+        struct loaded l = load(cases[i].cache, SOURCE);
+        cr_assert_not_null(l.config, "%s", cases[i].cache);
+        const struct config_array *a = config_item(&l.config->arrays, struct config_array, 0);
+        const struct config_volume *v = config_item(&a->volumes, struct config_volume, 0);
+        cr_expect_eq(config_cache_arena(&v->cache), cases[i].arena, "%s", cases[i].cache);
         unload(&l);
     }
 }
