@@ -1,6 +1,7 @@
 # Shared by the tests of power sources, behind functions.sh: the config, and what corbelctl power says.
 
-# write_power SOURCE [more settings]; a list of sources is one in brackets; ON_LOW is what is run when it is time to shut down, VOLUME settings of the volume
+# write_power SOURCE [more settings]; a list of sources is one in brackets; ON_LOW is what is run when it is time to shut
+# down, LEVEL and VOLUME are of the volume
 ON_LOW="/bin/sh -c 'echo low >>$DIR/low'"
 write_power() {
     case $1 in
@@ -9,7 +10,7 @@ write_power() {
     esac
     EXTRA_TOP="power = { source = $source; poll = \"200 ms\"; silence_max = \"2 s\"; runtime_min = \"${RUNTIME_MIN:-60 s}\";
         on_low = \"$ON_LOW\"; ${2:-settle = \"1 s\";} };"
-    write_config raid1 "${VOLUME:-}"
+    write_config "${LEVEL:-raid1}" "${VOLUME:-}"
 }
 reload() {
     write_power "$@"

@@ -9,7 +9,8 @@ FAR=$(free_ports 1)
 serving() { nbdinfo --size "nbd://127.0.0.1:$FAR/"; }
 truncate -s 128M "$DIR/far" "$DIR/d0"
 python3 "$(dirname "$0")/faulty_nbd_server.py" "$FAR" "$DIR/far" f "faults=$DIR/faults" 2>"$DIR/server.log" &
-PIDS="$PIDS $!"
+SERVER=$!
+PIDS="$PIDS $SERVER"
 wait_for serving || fail "the server: $(cat "$DIR/server.log")"
 DISKS="\"$DIR/d0\", \"nbd://127.0.0.1:$FAR/\""
 slow() { echo "slow $1" >"$DIR/new" && mv "$DIR/new" "$DIR/faults"; }
@@ -135,6 +136,7 @@ phase_is "on mains"
 # Nor 99 s, though nothing is dirty.
 write_dirt "saved"
 slow 0
+wait_for_long is_clean || fail "$($CTL cache list)"
 ups OB 90 100
 phase_is saved
 [ ! -e "$DIR/low" ] || fail "the machine was told to stop though 100 s are left"
@@ -178,3 +180,25 @@ launch_daemon
 blocks read 1 | qemu-io -f raw "$NBD" >"$DIR/out" || fail "$(cat "$DIR/out")"
 [ "$(grep -c 'read 4096/4096' "$DIR/out")" = 256 ] && ! grep -q failed "$DIR/out" || fail "other bytes than were written"
 stop_daemon
+
+# Nobody can write what is dirty, for the array is frozen: time is spent on it, but not the time to stop.
+end "$SERVER"
+rm "$DIR/far" "$DIR/d0"
+truncate -s 128M "$DIR/far" "$DIR/d0"
+python3 "$(dirname "$0")/faulty_nbd_server.py" "$FAR" "$DIR/far" f "faults=$DIR/faults" 2>"$DIR/server.log" &
+SERVER=$!
+PIDS="$PIDS $SERVER"
+wait_for serving || fail "the server: $(cat "$DIR/server.log")"
+LEVEL=raid0
+ON_LOW=$DIR/stop
+write_power "nut://ups@127.0.0.1:$PORT" "$SETTINGS"
+ups OL
+start_daemon
+well
+write_dirt "a dead disk"
+end "$SERVER"
+ups "OB LB" 50 106
+phase_is "shut down"
+[ "$(dirty_at_command)" -gt 0 ] || fail "what was dirty went to a dead disk"
+ordered 'caches are emptied for the last time' 'no time is left, and not all caches are empty' "power: $ON_LOW was run"
+kill_daemon
