@@ -6,7 +6,8 @@
 #   make demo-stop DIR=     ends it
 #   make check              install what is missing, build, run every test
 #   make unit layers        parts of check: unit system sim-short fuzz-short lint-docs lint-shape san
-#   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced
+#   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced;
+#                           make soak-cache LOOPS=200: kill -9 of what a battery or a journal protects
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
 #   make cache-traces       replacement policies on generated traces, as a table
@@ -270,11 +271,13 @@ lint-shape:
 
 SOAK_MINUTES ?= 60
 LOOPS        ?= 200
-.PHONY: soak soak-kill fmt lint
+.PHONY: soak soak-kill soak-cache fmt lint
 soak: all
 	$(Q)SOAK_MINUTES=$(SOAK_MINUTES) TEST_TIMEOUT=$$(( $(SOAK_MINUTES) * 60 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_loop.sh
 soak-kill: all
 	$(Q)LOOPS=$(LOOPS) EVERY=10 TEST_TIMEOUT=$$(( $(LOOPS) * 30 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_members.sh
+soak-cache: all
+	$(Q)LOOPS=$(LOOPS) TEST_TIMEOUT=$$(( $(LOOPS) * 30 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_arena.sh
 fmt:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 lint: layers lint-docs lint-shape
