@@ -245,7 +245,7 @@ void destage_pump(struct cache *c)
             break;
         line_start(c, line);
     }
-    if (c->dirty_blocks > 0 && !c->tick.armed)
+    if (c->dirty_blocks > 0 && !c->paused && !c->tick.armed)
         timer_start(c->dev.loop, &c->tick, TICK_NS);
 }
 

@@ -10,8 +10,10 @@
  * what initiators are told of a volatile cache just then: never from what the cache says of itself.
  *
  *   through     it is the volume's answer
- *   safe        what is protected is safe as long as the process and the power are there; a flush adds nothing
- *   not safe    told that there is no volatile cache: durable. Told that there is: durable with FUA, or a flush
+ *   told of a volatile cache    durable with FUA, or a flush
+ *   told of none, and safe      it outlives what the protection outlives: nothing, the process (an arena), or a loss of
+ *                               power too (in persistent memory); a flush adds nothing
+ *   told of none, not safe      durable
  *
  * An answer counts as of when it was given, not as of when it is heard: between the two the battery may change (`early`).
  */
@@ -28,8 +30,9 @@ static void draw_options(struct dice *dice, struct cache_options *o)
 {
     static const struct cache_policy_ops *const policies[] = {NULL, &cache_policy_lru, &cache_policy_arc};
     static const enum readahead_mode modes[] = {READAHEAD_NONE, READAHEAD_ALWAYS, READAHEAD_ADAPTIVE};
-    static const enum cache_protection protections[] = {CACHE_PROTECT_NONE, CACHE_PROTECT_BATTERY,
-                                                        CACHE_PROTECT_BATTERY, CACHE_PROTECT_FORCED};
+    static const enum cache_protection protections[] = {CACHE_PROTECT_NONE,    CACHE_PROTECT_BATTERY,
+                                                        CACHE_PROTECT_BATTERY, CACHE_PROTECT_BATTERY,
+                                                        CACHE_PROTECT_FORCED,  CACHE_PROTECT_PMEM};
     *o = (struct cache_options){.bytes = CACHE_BYTES_MIN << dice_below(dice, 5)};
     o->policy = policies[dice_below(dice, ARRAY_LENGTH(policies))];
     o->readahead = modes[dice_below(dice, ARRAY_LENGTH(modes))];
@@ -56,6 +59,9 @@ void caches_draw(struct sim *s, enum sim_caches which)
         struct sim_cache *c = &s->volumes[i].cache;
         draw_options(&dice, &c->options);
         c->wanted = i == 0 || !dice_one_in(&dice, 4);
+        c->options.write_back = c->options.write_back || c->options.protection == CACHE_PROTECT_PMEM;
+        if (c->wanted && c->options.write_back)
+            arena_draw(&dice, c);
     }
     for (unsigned i = 0; i < ARRAY_LENGTH(kinds); i++)
         s->config.weights[kinds[i]] += (unsigned)dice_below(&dice, 8);
@@ -199,19 +205,27 @@ static bool power_is_well(const struct sim *s)
     return !s->battery_bad && !s->on_battery;
 }
 
+/* As far as the owner knows: with an arena it may take a while. */
 static bool is_safe(const struct sim_cache *c)
 {
     const struct cache_options *o = &c->options;
-    return o->write_back &&
-           (o->protection == CACHE_PROTECT_FORCED || (o->protection == CACHE_PROTECT_BATTERY && power_is_well(c->sim)));
+    bool rests = o->protection == CACHE_PROTECT_FORCED || o->protection == CACHE_PROTECT_PMEM ||
+                 (o->protection == CACHE_PROTECT_BATTERY && power_is_well(c->sim));
+    return o->write_back && rests && (!c->arena.wanted || c->claimed);
 }
 
 /* Initiators are told the truth, as cache/cache.h has it. */
 static void check_told(struct sim_cache *c)
 {
     const struct cache_options *o = &c->options;
+    if (c->arena.wanted && (is_safe(c) || power_is_well(c->sim))) { /* it is, or will be once it is claimed and empty */
+        SIM_CHECK(c->sim, !c->told || o->flush_when_bad, "%s: initiators are told of a volatile cache",
+                  volume_of(c)->name);
+        return;
+    }
     bool told = c->told, volume = c->tap.info.volatile_cache;
-    bool safe = is_safe(c), strict = o->protection == CACHE_PROTECT_BATTERY && !o->flush_when_bad && !safe;
+    bool may = o->protection == CACHE_PROTECT_BATTERY || o->protection == CACHE_PROTECT_PMEM;
+    bool safe = is_safe(c), strict = may && !o->flush_when_bad && !safe;
     SIM_CHECK(c->sim, told == (o->write_back ? !safe && !strict : volume),
               "%s: initiators are told of %s volatile cache", volume_of(c)->name, told ? "a" : "no");
 }
@@ -236,28 +250,28 @@ enum model_promise caches_promise(struct sim *s, const struct sim_io *io)
     if (c->cache == NULL || !c->options.write_back)
         return below_durable ? MODEL_DURABLE : MODEL_KEPT;
     check_absorbed(c);
-    if (io->early || is_safe(c))
-        return MODEL_SEEN;
-    return fua || !c->told ? MODEL_DURABLE : MODEL_SEEN;
+    if (c->told && !io->early)
+        return fua ? MODEL_DURABLE : MODEL_SEEN;
+    if (!io->early && !is_safe(c))
+        return MODEL_DURABLE;
+    return !c->arena.wanted ? MODEL_SEEN : c->arena.outlives_power ? MODEL_DURABLE : MODEL_KEPT;
 }
 
 /* Does a flush of this volume that is asked for now make durable what it covers? */
 bool caches_flush_counts(const struct sim *s, unsigned volume)
 {
     const struct sim_cache *c = &s->volumes[volume].cache;
-    return c->cache == NULL || !is_safe(c);
+    return c->cache == NULL || c->told || !is_safe(c);
 }
 
 /* --- power --- */
 
-static void tell_power(struct sim_cache *c)
+static void tell_power(struct sim_cache *c, bool was_safe)
 {
-    bool safe = is_safe(c);
-    if (safe != c->safe)
-        c->leaving = !safe;
-    if (c->safe && !safe)
+    bool safe = is_safe(c), leaves = was_safe && !safe;
+    c->leaving = leaves || (c->leaving && !safe);
+    if (leaves)
         c->mark = model_flush(volume_of(c)->model);
-    c->safe = safe;
     cache_set_power(c->cache, power_is_well(c->sim));
     check_told(c);
 }
@@ -286,19 +300,22 @@ bool caches_are_written_down(const struct sim *s)
 
 void caches_power(struct sim *s, bool battery_bad, bool on_battery)
 {
-    bool was = power_is_well(s);
+    bool was[SIM_VOLUMES] = {false};
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        struct sim_cache *c = &s->volumes[i].cache;
+        if (c->cache != NULL)
+            check_absorbed(c);
+        was[i] = c->cache != NULL && is_safe(c) && !c->told;
+    }
     for (unsigned i = 0; i < SIM_IOS; i++) /* those that are answered, but have not heard yet */
         if (s->ios[i].busy && s->ios[i].req.task.queued)
-            s->ios[i].early = s->ios[i].early || was;
-    for (unsigned i = 0; i < s->config.volumes; i++)
-        if (s->volumes[i].cache.cache != NULL)
-            check_absorbed(&s->volumes[i].cache);
+            s->ios[i].early = s->ios[i].early || was[s->ios[i].volume];
     s->battery_bad = battery_bad;
     s->on_battery = on_battery;
     sim_trace(s, "the battery is %s, the mains %s", battery_bad ? "bad" : "good", on_battery ? "off" : "on");
     for (unsigned i = 0; i < s->config.volumes; i++)
         if (s->volumes[i].cache.cache != NULL)
-            tell_power(&s->volumes[i].cache);
+            tell_power(&s->volumes[i].cache, was[i]);
 }
 
 /* --- life --- */
@@ -312,20 +329,25 @@ static void cache_said(struct cache_owner *owner, struct cache *cache)
               status.reason != NULL ? ": " : "", status.reason != NULL ? status.reason : "");
 }
 
-static void cache_open(struct sim *s, unsigned volume)
+static void cache_open(struct sim *s, unsigned volume, bool at_hand)
 {
     struct sim_volume *v = &s->volumes[volume];
     struct sim_cache *c = &v->cache;
     c->sim = s;
     c->volume = volume;
     c->absorbed = 0;
-    c->safe = c->leaving = false;
+    c->leaving = false;
     c->below = array_volume(s->array, v->name);
-    c->owner.changed = cache_said;
+    c->owner = (struct cache_owner){.changed = cache_said, .claim = c->arena.wanted ? arena_claim : NULL};
     c->options.owner = &c->owner;
     c->options.name = v->name;
     c->watcher.event = below_tells;
     LIST_INIT(&c->calls);
+    c->held = c->arena.wanted && !arena_take(c, at_hand);
+    if (c->held)
+        return;
+    c->options.arena = c->arena.arena;
+    c->options.claimed = c->arena.wanted && c->claimed;
     blkdev_init(&c->tap, &tap_ops, &s->loop, v->name, &c->below->info);
     blk_watch(c->below, &c->watcher);
     c->cache = cache_create(&c->tap, &c->options);
@@ -334,14 +356,28 @@ static void cache_open(struct sim *s, unsigned volume)
     c->initiator.event = initiator_hears;
     blk_watch(cache_dev(c->cache), &c->initiator);
     model_cache_begins(v->model, c->options.write_back);
-    tell_power(c);
+    tell_power(c, c->options.claimed); /* what is in the arena was safe */
 }
 
 void caches_open(struct sim *s)
 {
     for (unsigned i = 0; i < s->config.volumes; i++)
         if (s->volumes[i].cache.wanted)
-            cache_open(s, i);
+            cache_open(s, i, !dice_one_in(&s->caches_dice, 12));
+}
+
+bool caches_hold(const struct sim *s, unsigned volume)
+{
+    return s->volumes[volume].cache.held;
+}
+
+void caches_let_go(struct sim *s, unsigned volume, bool found)
+{
+    struct sim_cache *c = &s->volumes[volume].cache;
+    found = c->arena.there && (found || c->arena.outlives_power); /* what is called durable is not given up */
+    if (s->array == NULL || s->crashed || peek_frozen(s->array) || !c->held || (!found && !arena_give_up(c)))
+        return;
+    cache_open(s, volume, true);
 }
 
 struct blkdev *caches_dev(const struct sim *s, unsigned volume)
@@ -349,7 +385,7 @@ struct blkdev *caches_dev(const struct sim *s, unsigned volume)
     const struct sim_cache *c = &s->volumes[volume].cache;
     if (c->cache != NULL)
         return cache_dev(c->cache);
-    return s->array == NULL ? NULL : array_volume(s->array, s->volumes[volume].name);
+    return s->array == NULL || c->held ? NULL : array_volume(s->array, s->volumes[volume].name);
 }
 
 static void cache_is_closed(struct task *task)
@@ -367,13 +403,18 @@ static void cache_close(struct sim *s, struct sim_cache *c)
     sim_wait(s, &c->closed, "a cache is being closed");
     ASSERT(LIST_EMPTY(&c->calls));
     blk_unwatch(c->below, &c->watcher);
+    arena_leave(c);
 }
 
 void caches_bury(struct sim *s)
 {
-    for (unsigned i = 0; i < s->config.volumes; i++)
-        if (s->volumes[i].cache.cache != NULL)
-            cache_close(s, &s->volumes[i].cache);
+    for (unsigned i = 0; i < s->config.volumes; i++) {
+        struct sim_cache *c = &s->volumes[i].cache;
+        if (c->cache != NULL)
+            cache_close(s, c);
+        arena_bury(c);
+        c->held = false;
+    }
 }
 
 /* A cache that is closed over an array that is well leaves nothing behind. If it is not, who emptied it before may know. */
@@ -387,10 +428,14 @@ static void stop_one(struct sim *s, unsigned volume)
     cache_close(s, &v->cache);
     if (s->crashed)
         return;
-    if (emptied || (s->config.strict && !s->doomed && !peek_frozen(s->array)))
+    bool well = s->config.strict && !s->doomed && !peek_frozen(s->array);
+    SIM_CHECK(s, !well || !v->cache.arena.wanted || !arena_is_claimed(&v->cache), "%s: closed, and its claim stands",
+              v->name);
+    v->cache.held = v->cache.arena.wanted && arena_is_claimed(&v->cache); /* nobody may go past it */
+    if (emptied || well)
         model_flushed(v->model, mark);
     else
-        model_cache_lost(v->model);
+        model_cache_lost(v->model, false);
     model_cache_begins(v->model, false);
 }
 

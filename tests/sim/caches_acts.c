@@ -55,7 +55,7 @@ static uint64_t answers_delayed(const struct sim *s, bool *known)
     for (unsigned i = 0; i < s->config.volumes; i++) {
         const struct sim_cache *c = &s->volumes[i].cache;
         struct cache_status status;
-        if (c->cache == NULL || !c->safe || c->options.protection != CACHE_PROTECT_BATTERY)
+        if (c->cache == NULL || c->options.protection != CACHE_PROTECT_BATTERY)
             continue;
         cache_status(c->cache, &status);
         count += status.delayed;
@@ -171,6 +171,8 @@ void act_mains(struct sim *s, struct dice *dice)
 void act_cache(struct sim *s, struct dice *dice)
 {
     unsigned volume = (unsigned)dice_below(dice, s->config.volumes);
+    if (has_caches(s) && caches_hold(s, volume))
+        caches_let_go(s, volume, dice_one_in(dice, 2));
     if (!has_caches(s) || s->volumes[volume].cache.cache == NULL)
         return;
     struct cache *cache = s->volumes[volume].cache.cache;

@@ -285,6 +285,8 @@ void load_verify(struct sim *s, bool all)
 {
     for (unsigned i = 0; i < s->config.volumes; i++) {
         const struct sim_volume *v = &s->volumes[i];
+        if (caches_hold(s, i))
+            continue;
         for (unsigned k = 0; !all && k < ARRAY_LENGTH(v->hot); k++)
             verify_range(s, i, v->hot[k] * v->layout.row_data,
                          MIN((v->hot[k] + 1) * v->layout.row_data, v->model->size));

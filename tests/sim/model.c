@@ -396,9 +396,9 @@ void model_crash(struct model *m, bool power)
         aside_no_more(m);
 }
 
-void model_cache_lost(struct model *m)
+void model_cache_lost(struct model *m, bool kept)
 {
-    ops_crash(m, false);
+    ops_crash(m, kept);
     aside_no_more(m);
 }
 

@@ -98,8 +98,9 @@ void model_below_changed(struct model *model, uint32_t op, bool ok, bool durable
 void model_below_flushed(struct model *model, uint64_t submitted);
 /* A cache begins: it knows nothing. */
 void model_cache_begins(struct model *model, bool cached);
-/* It ends, and nobody knows whether it could write down what it had: what was not kept may be lost. */
-void model_cache_lost(struct model *model);
+/* It ends, and nobody knows whether it could write down what it had: what was not kept may be lost; `kept`: that too,
+ * where it was not durable. */
+void model_cache_lost(struct model *model, bool kept);
 /* The cache reads from these rows while they are not whole. */
 void model_cache_unsure(struct model *model, uint64_t off, uint64_t len);
 

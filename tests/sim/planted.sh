@@ -218,6 +218,20 @@ plant volume-not-flushed 2000:caches \
     cache/flush.c 's/^    blk_submit(c->below, &c->flush);$/    c->flush.status = BLK_OK; flush_done(\&c->flush);/'
 plant kept-while-bad 2000:caches \
     cache/mode.c 's/return modes\[c->mode\].absorbs \&\& !c->paused;/return (modes[c->mode].absorbs || c->o.protection == CACHE_PROTECT_BATTERY) \&\& !c->paused;/'
+plant arena-withdrawn-before-published 2000:caches \
+    cache/arena.c '/^void arena_publish/,/^}/{s/^    settle_bytes(arena, page->data.*/if (before != NULL) withdraw(arena, header_of(arena, before));\n&/; s/^    if (before != NULL)$/    if (false)/; s/^    uint16_t version = 0;/&/}'
+plant arena-page-changed-in-place 2000:caches \
+    cache/block.c 's/ \&\& !is_published(s, b->page))$/)/'
+plant arena-withdrawn-before-the-flush 2000:caches \
+    cache/settle.c 's/return c->settle.runs != NULL \&\& .*/return false;/'
+plant arena-not-claimed 2000:caches \
+    cache/claim.c 's/return c->claim == CLAIM_HELD;/return true;/'
+plant arena-claim-given-back-too-early 3000:caches \
+    cache/claim.c 's/bool empty = .*/bool empty = true;/; s/return empty .*/return true;/'
+plant arena-more-than-was-published 2000:caches \
+    cache/recover.c 's/sectors = sectors_left(c, number, had);/sectors = sectors_left(c, number, 0xff);/'
+plant arena-not-made-persistent 2000:caches \
+    cache/arena.c '/^void arena_publish/,/^}/s/^    settle_bytes(arena, page->data.*/;/'
 }
 
 rm -rf "$tree"

@@ -233,6 +233,8 @@ void rest(struct sim *s)
     SIM_CHECK(s, whole || !s->config.strict, "it does not become whole again");
     if (s->array == NULL)
         return;
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        caches_let_go(s, i, true);
     load_verify(s, true);
     caches_rest(s);
     whole = whole && fill_slots(s); /* what was read last may have taken a member out */

@@ -48,6 +48,8 @@ static void check_answers(struct sim *s)
 bool sim_event(struct sim *s)
 {
     struct loop *loop = &s->loop;
+    if (s->cut_inside)
+        world_cut(s, s->crash_power);
     if (STAILQ_EMPTY(&loop->ready) && STAILQ_EMPTY(&loop->late) && loop_next_timer_ns(loop) > loop->now_ns) {
         if (loop_next_timer_ns(loop) == UINT64_MAX)
             return false;
@@ -56,7 +58,7 @@ bool sim_event(struct sim *s)
     loop_run(loop, 1);
     if (++s->events % 256 == 0)
         check_answers(s);
-    if (s->crash_in > 0 && --s->crash_in == 0)
+    if (s->cut_inside || (s->crash_in > 0 && --s->crash_in == 0))
         world_cut(s, s->crash_power);
     return true;
 }
@@ -207,8 +209,10 @@ static void run_free(struct sim *s)
         ;
     for (unsigned i = 0; i < s->disks_count; i++)
         simdisk_destroy(s->disks[i]);
-    for (unsigned i = 0; i < s->config.volumes; i++)
+    for (unsigned i = 0; i < s->config.volumes; i++) {
         model_destroy(s->volumes[i].model);
+        arena_free(&s->volumes[i].cache);
+    }
     SIM_CHECK(s, page_pool_free(s->loop.pages) == LOOP_PAGES, "%u pages are missing",
               LOOP_PAGES - page_pool_free(s->loop.pages));
     page_pool_destroy(s->loop.pages);

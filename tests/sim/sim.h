@@ -13,6 +13,7 @@
  *   scrub.c      scrubs, and what they must find
  *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
  *   caches.c     caches before volumes, and what they promise; caches_acts.c: what happens to them
+ *   caches_arena.c   the memory that outlives the process, and volumes that are held for want of it
  *   peek.c       what the oracle must know of the array's inside; peek_cache.c: and of a cache's
  *   simdisk.c, model.c, model_hole.c, dice.h
  *
@@ -25,6 +26,7 @@
 
 #include <setjmp.h>
 
+#include "cache/arena.h"
 #include "cache/cache.h"
 #include "raid/array.h"
 #include "raid/member.h"
@@ -100,6 +102,17 @@ struct sim_call {
     bool over;
 };
 
+struct sim_arena {
+    bool wanted;
+    bool there; /* the memory holds what it held */
+    bool outlives_power;
+    char *bytes, *stable, *saved; /* stable: what a loss of power would leave; saved: what a crash has left */
+    char *stable_then;            /* `cut`: a crash is to come between two stores, and `saved` is what was there then */
+    bool cut;
+    struct arena_memory memory;
+    struct arena *arena; /* NULL: not in use */
+};
+
 /* A cache before a volume. */
 LIST_HEAD(tap_call_list, tap_call);
 struct sim_cache {
@@ -112,8 +125,10 @@ struct sim_cache {
     struct blk_watcher watcher, initiator;
     struct tap_call_list calls;
     struct cache_owner owner;
-    bool told;    /* what initiators have heard of a volatile cache */
-    bool safe;    /* what is here only is protected */
+    bool told; /* what initiators have heard of a volatile cache */
+    struct sim_arena arena;
+    bool claimed; /* the volume needs it */
+    bool held;    /* ... and is not served without it */
     bool leaving; /* it was so, up to `mark` of the model, and must all be written down unasked */
     uint64_t mark, absorbed;
     struct task closed_task;
@@ -190,6 +205,7 @@ struct sim {
     uint64_t newcomer_until; /* it was given up: the first generation that does not name it; 0: it was not */
 
     bool battery_bad, on_battery;
+    bool cut_inside; /* the machine goes down before the next event */
     struct dice caches_dice;
 
     struct sim_io ios[SIM_IOS];
@@ -328,6 +344,28 @@ bool caches_are_written_down(const struct sim *s);
 bool caches_are_quiet(const struct sim *s);
 /* Write down all that one has. False: it failed, or a crash came. */
 bool caches_empty(struct sim *s, unsigned volume);
+
+/* Is the volume held until its arena is there, or given up? */
+bool caches_hold(const struct sim *s, unsigned volume);
+/* What it is held for is found, if it is still there; or given up. */
+void caches_let_go(struct sim *s, unsigned volume, bool found);
+
+/* --- caches_arena.c --- */
+void arena_draw(struct dice *dice, struct sim_cache *cache);
+void arena_free(struct sim_cache *cache);
+/* The machine goes down now. */
+void arenas_cut(struct sim *s, bool power);
+/* The last of a cache that was cut off is over: the memory is what the crash left. */
+void arena_bury(struct sim_cache *cache);
+/* Its cache is closed. */
+void arena_leave(struct sim_cache *cache);
+bool arena_is_claimed(const struct sim_cache *cache);
+void arena_claim(struct cache_owner *owner, struct cache *cache, bool held);
+void arenas_tell_fork(struct sim *s);
+/* For a cache that is about to begin. False: the volume is held. */
+bool arena_take(struct sim_cache *cache, bool at_hand);
+/* The operator does not wait for it any more. False: that could not be noted. */
+bool arena_give_up(struct sim_cache *cache);
 
 /* --- caches_acts.c --- */
 void act_battery(struct sim *s, struct dice *dice);

@@ -163,6 +163,7 @@ void world_look(struct sim *s)
     if (s->array == NULL || s->crashed || peek_frozen(s->array))
         return;
     newcomer_look(s);
+    arenas_tell_fork(s);
     s->online = peek_slots(s->array, MEMBER_ONLINE);
     s->recovering = s->recovering && !peek_jobs_idle(s->array);
     for (unsigned i = 0; i < s->config.volumes; i++)
@@ -239,9 +240,11 @@ void world_cut(struct sim *s, bool power)
     s->recovering = true;
     note_members(s);
     caches_look(s);
+    arenas_cut(s, power);
     for (unsigned i = 0; i < s->config.volumes; i++)
         model_crash(s->volumes[i].model, power);
     s->crashed = true;
+    s->cut_inside = false;
     s->crash_in = s->crash_after_write = s->crash_after_row = 0;
     for (unsigned i = 0; i < s->disks_count; i++)
         simdisk_cut(s->disks[i], power, &s->disks[i]->off);

@@ -450,7 +450,7 @@ Test(cache_back, closing_does_not_give_up_while_something_gets_below)
     struct scene *s = scene_back();
     for (unsigned i = 0; i < 30; i++)
         put(s, 131072 * i, 4096, i);
-    s->disk->fail_percent = 85;
+    s->disk->fail_percent = 70;
     s->disk->fail_ops = 1u << BLK_WRITE;
     test_close(s->t, cache_dev(s->cache));
     s->cache = NULL;
