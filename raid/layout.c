@@ -367,6 +367,27 @@ bool layout_find(const struct layout *layout, unsigned slot, uint64_t off, uint6
     return *row < layout->rows;
 }
 
+/* Every member's chunks are dealt out in the order of the rows, so those of the rows below are its first ones. */
+uint64_t layout_filled(const struct layout *layout, unsigned slot, uint64_t row)
+{
+    const struct layout_spec *spec = &layout->spec;
+    uint64_t chunks = 0;
+    ASSERT(row <= layout->rows && slot < spec->members);
+    switch (levels[spec->level].shape) {
+    case SHAPE_SPAN:
+        chunks = row < layout->span_start[slot] ? 0
+                                                : MIN(row, layout->span_start[slot + 1]) - layout->span_start[slot];
+        break;
+    case SHAPE_NEAR:
+        chunks = (row * spec->copies + spec->members - 1 - slot) / spec->members;
+        break;
+    case SHAPE_PARITY:
+        chunks = (row + spec->spans - 1 - slot / layout->roles) / spec->spans;
+        break;
+    }
+    return chunks << chunk_shift(spec);
+}
+
 /* -- losses
  * ------------------------------------------------------------------------------------------------------------ */
 

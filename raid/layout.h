@@ -94,6 +94,12 @@ void layout_place(const struct layout *layout, uint64_t row, unsigned role, stru
 /* False for a place that no row uses. `off` may be any byte; the role's chunk contains it. */
 bool layout_find(const struct layout *layout, unsigned slot, uint64_t off, uint64_t *row, unsigned *role);
 
+/*
+ * Bytes of the slot's extent that rows below `row` (at most `rows`) take: from its beginning on, without a gap. All rows
+ * from `row` on lie behind. A multiple of the chunk.
+ */
+uint64_t layout_filled(const struct layout *layout, unsigned slot, uint64_t row);
+
 /* Bytes of extent needed on each member for `size` bytes of data (not span). The spec is one layout_init() accepts. */
 uint64_t layout_extent_for(const struct layout_spec *spec, uint64_t size);
 

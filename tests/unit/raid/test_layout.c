@@ -113,6 +113,45 @@ Test(layout, every_place_is_used_by_one_row_and_found_again)
     cr_expect_gt(tally.specs, 600, "%u specs", tally.specs);
 }
 
+/* What is filled by the rows below is told by looking at where each of them lies. */
+static void expect_filled_in_order(const struct layout_spec *spec, void *context)
+{
+    struct tally *tally = context;
+    struct layout layout;
+    cr_assert_null(layout_init(&layout, spec, extents((1 + tally->specs % 13) * (uint64_t)spec->chunk)));
+    uint64_t filled[RAID_MEMBERS_MAX] = {0};
+    for (uint64_t row = 0; row <= layout.rows; row++) {
+        for (unsigned slot = 0; slot < spec->members; slot++)
+            cr_assert_eq(layout_filled(&layout, slot, row), filled[slot], SPEC_FORMAT ": slot %u below row %llu",
+                         SPEC_ARGS(spec), slot, (unsigned long long)row);
+        for (unsigned role = 0; row < layout.rows && role < layout.roles; role++) {
+            struct layout_place place;
+            layout_place(&layout, row, role, &place);
+            cr_assert_eq(place.off, filled[place.slot], SPEC_FORMAT ": row %llu leaves a gap", SPEC_ARGS(spec),
+                         (unsigned long long)row);
+            filled[place.slot] += spec->chunk;
+        }
+    }
+    tally->specs++;
+}
+
+Test(layout, members_are_filled_in_the_order_of_the_rows)
+{
+    struct tally tally = {0};
+    for_each_spec(12, 8192, expect_filled_in_order, &tally);
+    cr_expect_gt(tally.specs, 400, "%u specs", tally.specs);
+    static const uint64_t sizes[] = {3 * 4096, 4096, 100, 2 * 4096};
+    struct layout_spec spec = {.level = RAID_SPAN, .members = 4, .chunk = 4096};
+    struct layout layout;
+    cr_assert_null(layout_init(&layout, &spec, sizes));
+    for (uint64_t row = 0; row <= 6; row++) {
+        cr_expect_eq(layout_filled(&layout, 0, row), MIN(row, 3) * 4096);
+        cr_expect_eq(layout_filled(&layout, 1, row), row > 3 ? 4096 : 0);
+        cr_expect_eq(layout_filled(&layout, 2, row), 0);
+        cr_expect_eq(layout_filled(&layout, 3, row), row > 4 ? (row - 4) * 4096 : 0);
+    }
+}
+
 static void expect_random_bijection(const struct layout_spec *spec, void *context)
 {
     struct tally *tally = context;
