@@ -387,14 +387,18 @@ json_t *live_cache_json(const struct live_array *live, const char *volume, const
     const struct live_cache *c = live_cache_entry(live, volume);
     if (c == NULL || s->bytes == 0)
         return json_null();
-    return json_pack(
-        "{s:s, s:o, s:b, s:b, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-        "mode", cache_mode_name(s->mode), "reason", reason_json(c, s), "volatile", s->volatile_cache, "claimed",
-        s->claimed && c->arena != NULL, "arena", arena_json(c), "policy", s->policy, "size_bytes", (json_int_t)s->bytes,
-        "used_bytes", (json_int_t)s->used_bytes, "overhead_bytes", (json_int_t)s->overhead_bytes, "cache_dirty_bytes",
-        (json_int_t)s->dirty_bytes, "dirty_limit_bytes", (json_int_t)s->dirty_limit, "hits", (json_int_t)s->hits,
-        "misses", (json_int_t)s->misses, "hit_bytes", (json_int_t)s->hit_bytes, "absorbed", (json_int_t)s->absorbed,
-        "absorbed_bytes", (json_int_t)s->absorbed_bytes, "through", (json_int_t)s->through, "delayed",
-        (json_int_t)s->delayed, "destaged_bytes", (json_int_t)s->destaged_bytes, "destage_errors",
-        (json_int_t)s->destage_errors, "destage_bytes_per_second", (json_int_t)s->destage_rate);
+    return json_pack("{s:s, s:o, s:b, s:b, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+                     "s:I, s:I, s:I, "
+                     "s:I, s:I}",
+                     "mode", cache_mode_name(s->mode), "reason", reason_json(c, s), "volatile", s->volatile_cache,
+                     "claimed", s->claimed && c->arena != NULL, "arena", arena_json(c), "policy", s->policy,
+                     "size_bytes", (json_int_t)s->bytes, "used_bytes", (json_int_t)s->used_bytes, "overhead_bytes",
+                     (json_int_t)s->overhead_bytes, "cache_dirty_bytes", (json_int_t)s->dirty_bytes,
+                     "dirty_limit_bytes", (json_int_t)s->dirty_limit, "hits", (json_int_t)s->hits, "misses",
+                     (json_int_t)s->misses, "hit_bytes", (json_int_t)s->hit_bytes, "ahead_bytes",
+                     (json_int_t)s->ahead_bytes, "ahead_used_bytes", (json_int_t)s->ahead_used_bytes,
+                     "ahead_wasted_bytes", (json_int_t)s->ahead_wasted_bytes, "absorbed", (json_int_t)s->absorbed,
+                     "absorbed_bytes", (json_int_t)s->absorbed_bytes, "through", (json_int_t)s->through, "delayed",
+                     (json_int_t)s->delayed, "destaged_bytes", (json_int_t)s->destaged_bytes, "destage_errors",
+                     (json_int_t)s->destage_errors, "destage_bytes_per_second", (json_int_t)s->destage_rate);
 }

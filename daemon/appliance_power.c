@@ -121,17 +121,26 @@ static void drain_over(struct blk_req *req)
         drains_over(live);
 }
 
+/* What is in an arena that outlives a power failure is safe where it is. */
+static bool has_to_be_saved(const struct live_cache *c)
+{
+    return c->arena == NULL || !arena_outlives_power(c->arena);
+}
+
 static void drain_begin(struct live_array *live, unsigned number)
 {
     struct live_saver *saver = &live->saver;
     saver->number = number;
     saver->failed = false;
-    saver->left = live->caches_count;
+    saver->left = 0;
     for (unsigned i = 0; i < live->caches_count; i++) {
+        if (!has_to_be_saved(&live->caches[i]))
+            continue;
+        saver->left++;
         saver->drains[i] = (struct live_drain){.live = live, .req.done = drain_over};
         cache_drain(live->caches[i].cache, &saver->drains[i].req);
     }
-    if (live->caches_count == 0)
+    if (saver->left == 0)
         drains_over(live);
 }
 
@@ -141,6 +150,8 @@ static struct power_load load_of(const struct live_array *live)
     struct power_load load = {.drained = live->saver.drained};
     for (unsigned i = 0; i < live->caches_count; i++) {
         struct cache_status status;
+        if (!has_to_be_saved(&live->caches[i]))
+            continue;
         cache_status(live->caches[i].cache, &status);
         load.dirty_bytes += status.dirty_bytes;
         load.seconds += power_destage_seconds(status.dirty_bytes, live_cache_rate(&status));

@@ -132,19 +132,29 @@ void print_volumes(const json_t *status)
     }
 }
 
+/* "93 %", or "-" of nothing. */
+static const char *share(uint64_t part, uint64_t of, char out[16])
+{
+    if (of > 0)
+        snprintf(out, 16, "%u %%", (unsigned)(part * 100 / of));
+    else
+        snprintf(out, 16, "-");
+    return out;
+}
+
 static void print_cache(const json_t *array, const json_t *volume, const json_t *cache)
 {
-    char name[256], size[32], used[32], dirty[32], hits[16] = "-";
+    char name[256], size[32], used[32], dirty[32], hits[16], ahead[16];
     uint64_t asked = number(cache, "hits") + number(cache, "misses");
     const char *reason = json_string_value(json_object_get(cache, "reason"));
     snprintf(name, sizeof name, "%s/%s", text(array, "name"), text(volume, "name"));
     bytes(cache, "size_bytes", size);
     bytes(cache, "used_bytes", used);
     bytes(cache, "cache_dirty_bytes", dirty);
-    if (asked > 0)
-        snprintf(hits, sizeof hits, "%u %%", (unsigned)(number(cache, "hits") * 100 / asked));
-    printf("%-24s %-8s %-8s %-10s %-10s %-10s %s\n", name, text(cache, "mode"),
-           json_is_true(json_object_get(cache, "volatile")) ? "yes" : "no", size, used, dirty, hits);
+    printf("%-24s %-8s %-8s %-10s %-10s %-10s %-8s %s\n", name, text(cache, "mode"),
+           json_is_true(json_object_get(cache, "volatile")) ? "yes" : "no", size, used, dirty,
+           share(number(cache, "hits"), asked, hits),
+           share(number(cache, "ahead_used_bytes"), number(cache, "ahead_bytes"), ahead));
     if (reason != NULL)
         printf("  %s\n", reason);
     const json_t *arena = json_object_get(cache, "arena");
@@ -156,7 +166,8 @@ void print_caches(const json_t *status)
 {
     size_t i, j;
     json_t *array, *volume;
-    printf("%-24s %-8s %-8s %-10s %-10s %-10s %s\n", "VOLUME", "MODE", "VOLATILE", "SIZE", "USED", "DIRTY", "HITS");
+    printf("%-24s %-8s %-8s %-10s %-10s %-10s %-8s %s\n", "VOLUME", "MODE", "VOLATILE", "SIZE", "USED", "DIRTY", "HITS",
+           "AHEAD");
     json_array_foreach(json_object_get(status, "arrays"), i, array)
     {
         json_array_foreach(json_object_get(array, "volumes"), j, volume)

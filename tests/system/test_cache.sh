@@ -33,6 +33,13 @@ put 0x11 0 writeback
 has 0x11 0 "through"
 has 0x11 0 "through, again"
 [ "$(cache_field hits)" -gt 0 ] || fail "no read was a hit"
+# One after the other: read ahead, and used.
+stop_daemon
+launch_daemon
+seq 0 4 1020 | sed 's/.*/read -P 0x11 &k 4k/' | qemu-io -f raw "$NBD" >"$DIR/out" || fail "$(cat "$DIR/out")"
+[ "$(cache_field ahead_bytes)" -ge 524288 ] && [ "$(cache_field ahead_used_bytes)" -ge 524288 ] ||
+    fail "of a MiB, $(cache_field ahead_bytes) were read ahead and $(cache_field ahead_used_bytes) used"
+$CTL cache list | grep -q '^r/v .* [0-9][0-9]* % *[1-9][0-9]* %$' || fail "no share of hits and of read-ahead: $($CTL cache list)"
 is cache_dirty_bytes 0 || fail "dirty in a cache that writes through"
 stop_daemon
 
@@ -115,6 +122,20 @@ limit_follows() {
     [ "$rate" -gt 0 ] && least=$((rate < 12582912 ? rate : 12582912)) && is dirty_limit_bytes $((least / 4096 * 4096))
 }
 wait_for limit_follows || fail "a limit of $(cache_field dirty_limit_bytes) at a rate of $(cache_field destage_bytes_per_second)"
+# Caches of one array share its disks, and so the time.
+stop_daemon
+EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "32 MiB"; cache = { size = "16 MiB"; write = "back"; protection = "battery"; }; }'
+EXTRA_EXPORTS=', { name = "w"; volume = "r/w"; }'
+with_cache 'size = "16 MiB"; write = "back"; protection = "battery";'
+source_says 0 runtime=61
+start_daemon
+halves() { [ "$($CTL --json cache list | grep -c '"dirty_limit_bytes": 524288,')" = 2 ]; }
+wait_for halves || fail "half a second each: $($CTL --json cache list)"
+stop_daemon
+EXTRA_VOLUMES=
+EXTRA_EXPORTS=
+with_cache 'size = "16 MiB"; write = "back"; protection = "battery";'
+launch_daemon
 source_says 0
 expect dirty_limit_bytes 12582912 "a run time that is not known, and need not be"
 has 0x77 5M "with a limit"
