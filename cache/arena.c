@@ -1,9 +1,9 @@
 /*
  * What stands in an arena, and how it changes: see cache/arena.h for what it is for.
  *
- *      labels     2 of 4096 bytes: magic, format, sizes, generation, identity, CRC32C. The higher generation counts;
+ *      labels     2 of 512 bytes: magic, format, sizes, generation, identity, CRC32C. The higher generation counts;
  *                 the other one is written when the identity changes
- *      headers    16 bytes a page, up to a multiple of 4096: two little-endian words each
+ *      headers    16 bytes a page, up to the next multiple of 4096: two little-endian words each
  *      pages      4096 bytes each
  *
  *      word 0     block number: 48 bits; version: 16
@@ -25,14 +25,15 @@
 
 #include <stdlib.h>
 
+#include "cache/policy.h"
 #include "core/bytes.h"
 #include "core/check.h"
 #include "core/crc32c.h"
 
-enum { LABEL_BYTES = 4096, LABELS = 2, LABELS_BYTES = LABELS * LABEL_BYTES, LABEL_CRC_AT = LABEL_BYTES - 4 };
+enum { LABEL_BYTES = 512, LABELS = 2, LABELS_BYTES = LABELS * LABEL_BYTES, LABEL_CRC_AT = LABEL_BYTES - 4 };
 enum { NUMBER_BITS = 48, SECTORS_SHIFT = 32, CHECK_SHIFT = 40 };
 #define NUMBER_MASK ((1ull << NUMBER_BITS) - 1)
-#define PAGES_MAX   (UINT32_MAX - 1)
+#define PAGES_MAX   (CACHE_SLOT_NONE - 1)
 
 static const char magic[16] = "Corbel arena\r\n\x1a";
 
@@ -61,7 +62,7 @@ struct arena {
 
 static uint64_t pages_at(uint64_t pages)
 {
-    return LABELS_BYTES + round_up(pages * sizeof(struct header), PAGE_BYTES);
+    return round_up(LABELS_BYTES + pages * sizeof(struct header), PAGE_BYTES);
 }
 
 static uint64_t pages_of(uint64_t cache_bytes)

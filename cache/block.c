@@ -9,21 +9,26 @@
 /* Pages of evicted blocks may still be lent to readers: then their place is free, but not their page. */
 enum { EVICTIONS_MAX = 8 };
 
+static uint32_t chains_for(uint32_t count)
+{
+    return count - count / 4;
+}
+
 bool blocks_init(struct blocks *s, uint32_t count, const struct cache_policy_ops *policy, uint64_t salt,
                  struct arena *arena)
 {
     ASSERT(count > 0 && count < CACHE_SLOT_NONE && (arena == NULL || count == arena_pages(arena)));
-    *s = (struct blocks){.count = count, .salt = salt, .arena = arena};
+    *s = (struct blocks){.count = count, .chain_count = chains_for(count), .salt = salt, .arena = arena};
     s->table = calloc(count, sizeof *s->table);
-    s->chains = malloc((size_t)count * sizeof *s->chains);
+    s->chains = malloc((size_t)s->chain_count * sizeof *s->chains);
     s->pool = arena != NULL ? arena_pool_create(arena) : page_pool_create(count);
     s->policy = policy->create(count);
     if (s->table == NULL || s->chains == NULL || s->pool == NULL || s->policy == NULL)
         return false;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < s->chain_count; i++)
         s->chains[i] = CACHE_SLOT_NONE;
+    for (uint32_t i = 0; i < count; i++)
         s->table[i].next = i + 1 < count ? i + 1 : CACHE_SLOT_NONE;
-    }
     return true;
 }
 
@@ -42,7 +47,7 @@ void blocks_fini(struct blocks *s)
 
 uint64_t blocks_bytes(uint32_t count, const struct cache_policy_ops *policy)
 {
-    return count * (sizeof(struct block) + sizeof(uint32_t)) + policy->bytes(count);
+    return (uint64_t)count * sizeof(struct block) + chains_for(count) * sizeof(uint32_t) + policy->bytes(count);
 }
 
 static uint32_t slot_of(const struct blocks *s, const struct block *b)
@@ -52,7 +57,7 @@ static uint32_t slot_of(const struct blocks *s, const struct block *b)
 
 static uint32_t *chain_of(const struct blocks *s, uint64_t number)
 {
-    return &s->chains[hash_below(key_hash(number ^ s->salt), s->count)];
+    return &s->chains[hash_below(key_hash(number ^ s->salt), s->chain_count)];
 }
 
 struct block *block_find(const struct blocks *s, uint64_t number)

@@ -20,7 +20,7 @@
  * B6  With an arena, and while something is promised on its strength, the sectors of the last three kinds are published
  *     there when block_settle() returns: the write may be answered. What was published before is withdrawn after that.
  *
- * For each block 24 bytes, 4 of hash, and what the policy takes.
+ * For each block 24 bytes, 3 of hash (four blocks to three chains), and what the policy takes.
  */
 #ifndef CACHE_BLOCK_H
 #define CACHE_BLOCK_H
@@ -52,7 +52,7 @@ struct block {
 struct blocks {
     struct block *table;
     uint32_t count, used, free;
-    uint32_t *chains;
+    uint32_t *chains, chain_count;
     uint64_t salt;
     struct page_pool *pool;
     struct cache_policy *policy;

@@ -8,10 +8,11 @@
  *       | +--- not: in a while ---+                               | |
  *       |                                                         | +--- it still stands: in a while
  *       +-------- answered: it is gone ------- RETURNING <--------+
- *                                                 not wanted any more, and nothing depends on it
+ *                                                 not wanted any more, and nothing was promised since a drain
  *
  * K1  Modes that make promises on the strength of an arena or a log are in force in HELD only (mode.c).
- * K2  It is given back when what was promised is below and flushed: the arena has nothing published, the log no group.
+ * K2  It is given back when a drain has succeeded that began after the last promise: then what was promised is below and
+ *     flushed. (Who leaves a mode that makes promises starts one.)
  *     It is not asked for before everything dirty is in the arena.
  * K3  Nobody is called from within a call: the owner is asked from the loop's ready list, and may answer at once.
  * K4  A cache that is closed gives it back before it tells, if it can: it asks once.
@@ -34,8 +35,7 @@ bool claim_is_held(const struct cache *c)
 /* K2 */
 static bool may_return(const struct cache *c)
 {
-    bool empty = c->o.arena != NULL ? arena_published(c->o.arena) == 0 : c->dirty_blocks == 0;
-    return empty && !c->draining && !c->drain_wanted;
+    return !c->draining && !c->drain_wanted;
 }
 
 bool claim_waits(const struct cache *c)

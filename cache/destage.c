@@ -353,7 +353,6 @@ static void destage_done(struct blk_req *child)
     absorb_go_on(c);
     flush_go_on(c);
     change_go_on(c);
-    claim_look(c);
     cache_close_if_idle(c);
 }
 

@@ -98,7 +98,7 @@ static void replay_over(struct log_replay *r, enum cache_log_result result)
 static void pages_own(struct log_replay *r, struct page **pages, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (pages[i]->pool == r->pool)
+        if (page_pool_of(pages[i]) == r->pool)
             continue;
         page_put(pages[i]);
         bool got = page_pool_take(r->pool, &pages[i], 1);

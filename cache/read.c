@@ -204,7 +204,7 @@ static void direct_read(struct cache *c, struct blk_req *req)
 static void fetched(struct cache *c, struct block *b, struct page *page, bool ok, bool guess)
 {
     bool keep = ok && !(b->flags & BLOCK_STALE);
-    if (keep && (page->pool != c->blocks.pool || page->refs > 1)) { /* R4 */
+    if (keep && (page_pool_of(page) != c->blocks.pool || page->refs > 1)) { /* R4 */
         struct page *own = blocks_page(&c->blocks, false);
         if (own != NULL)
             sectors_copy(own, page, BLOCK_WHOLE);

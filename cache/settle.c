@@ -122,7 +122,6 @@ static void round_over(struct cache *c)
         flush_drain_settled(c, s->status);
     }
     change_go_on(c);
-    claim_look(c);
     settle_look(c);
     cache_close_if_idle(c);
 }

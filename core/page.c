@@ -20,7 +20,7 @@ struct page_pool {
     uint32_t count, free_count;
     uint32_t held[PAGE_LINES]; /* pages handed out to each kind */
     bool retired;
-    struct page *free;
+    uint32_t free; /* 1 + the first one's index; 0: none */
     struct page_line lines[PAGE_LINES];
     uint64_t tickets; /* how many have waited so far */
     char *memory;
@@ -31,7 +31,7 @@ struct page_pool {
 /* Its memory is given later. */
 static struct page_pool *pool_create(uint32_t count)
 {
-    ASSERT(count > 0);
+    ASSERT(count > 0 && count < UINT32_MAX);
     struct page_pool *pool = calloc(1, sizeof *pool + count * sizeof pool->pages[0]);
     if (pool == NULL)
         return NULL;
@@ -46,8 +46,8 @@ static void pool_fill(struct page_pool *pool, char *memory)
     pool->memory = memory;
     for (uint32_t i = pool->count; i-- > 0;) {
         struct page *page = &pool->pages[i];
-        *page = (struct page){.data = memory + (size_t)i * PAGE_BYTES, .next_free = pool->free};
-        pool->free = page;
+        *page = (struct page){.data = memory + (size_t)i * PAGE_BYTES, .index = pool->free};
+        pool->free = i + 1;
     }
 }
 
@@ -138,11 +138,12 @@ bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count)
         return false;
     enum page_line_kind kind = kind_of(pool, count);
     for (uint32_t i = 0; i < count; i++) {
-        struct page *page = pool->free;
-        pool->free = page->next_free;
-        page->pool = pool;
+        struct page *page = &pool->pages[pool->free - 1];
+        uint32_t next = page->index;
+        page->index = pool->free - 1;
         page->refs = 1;
-        page->kind = kind;
+        page->kind = kind & 3;
+        pool->free = next;
         out[i] = page;
     }
     pool->free_count -= count;
@@ -190,6 +191,12 @@ bool page_pool_waited_since(const struct page_pool *pool, uint64_t mark, const s
     return false;
 }
 
+struct page_pool *page_pool_of(const struct page *page)
+{
+    const struct page *first = page - page->index;
+    return (struct page_pool *)(void *)((char *)(uintptr_t)first - offsetof(struct page_pool, pages));
+}
+
 uint32_t page_pool_size(const struct page_pool *pool)
 {
     return pool->count;
@@ -205,9 +212,10 @@ static void page_release(struct page *page)
     ASSERT(page->refs > 0);
     if (--page->refs > 0)
         return;
-    struct page_pool *pool = page->pool;
-    page->next_free = pool->free;
-    pool->free = page;
+    struct page_pool *pool = page_pool_of(page);
+    uint32_t index = page->index;
+    page->index = pool->free;
+    pool->free = index + 1;
     pool->free_count++;
     pool->held[page->kind]--;
 }
@@ -249,7 +257,7 @@ void page_pool_wait_cancel(struct page_pool *pool, struct page_waiter *waiter)
 
 void page_put(struct page *page)
 {
-    struct page_pool *pool = page->pool;
+    struct page_pool *pool = page_pool_of(page);
     page_release(page);
     wake_waiters(pool);
 }
@@ -259,11 +267,11 @@ void page_put_all(struct page **pages, uint32_t count)
 {
     if (count == 0)
         return;
-    struct page_pool *pool = pages[count - 1]->pool;
+    struct page_pool *pool = page_pool_of(pages[count - 1]);
     for (uint32_t i = count; i-- > 0;) {
-        if (pages[i]->pool != pool) { /* some were replaced: core/blkdev.h, 5 */
+        if (page_pool_of(pages[i]) != pool) { /* some were replaced: core/blkdev.h, 5 */
             wake_waiters(pool);
-            pool = pages[i]->pool;
+            pool = page_pool_of(pages[i]);
         }
         page_release(pages[i]);
         pages[i] = NULL;

@@ -30,12 +30,9 @@ struct page_pool;
 
 struct page {
     void *data;
-    union {
-        struct page_pool *pool;
-        struct page *next_free; /* while it is in the pool */
-    };
-    uint32_t refs; /* 0: in the pool */
-    uint8_t kind;  /* of the request that it was handed out to: enum page_line_kind */
+    uint32_t index;     /* in its pool; while it is free there: 1 + the next free one's, or 0 */
+    uint32_t refs : 30; /* 0: it is free */
+    uint32_t kind : 2;  /* of the request that it was handed out to: enum page_line_kind */
 };
 
 /* Somebody waiting for pages. Embedded; on the list until `ready` runs or page_pool_wait_cancel(). */
@@ -76,6 +73,7 @@ uint64_t page_pool_mark(const struct page_pool *pool);
 #define PAGE_POOL_NOW UINT64_MAX
 bool page_pool_waited_since(const struct page_pool *pool, uint64_t mark, const struct page_waiter *but);
 
+struct page_pool *page_pool_of(const struct page *page); /* of one that is not free */
 uint32_t page_pool_size(const struct page_pool *pool);
 uint32_t page_pool_free(const struct page_pool *pool);
 

@@ -11,7 +11,7 @@
 #include "core/check.h"
 #include "core/crc32c.h"
 
-enum { PAGES = 8, MEMORY = 2 * PAGE_BYTES + PAGE_BYTES + PAGES * PAGE_BYTES };
+enum { PAGES = 8, LABEL_BYTES = 512, MEMORY = PAGE_BYTES + PAGES * PAGE_BYTES };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
@@ -56,7 +56,7 @@ static void furnish(void)
 
 static void repair(uint8_t *label)
 {
-    put_le32(label + PAGE_BYTES - 4, crc32c(0, label, PAGE_BYTES - 4));
+    put_le32(label + LABEL_BYTES - 4, crc32c(0, label, LABEL_BYTES - 4));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (data[0] & 1)
         repair(memory);
     if (data[0] & 2)
-        repair(memory + PAGE_BYTES);
+        repair(memory + LABEL_BYTES);
     take_over(memory, MEMORY);
     return 0;
 }

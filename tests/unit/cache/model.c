@@ -508,7 +508,7 @@ static void entries_left(struct model *m, const struct model *before)
 static void arena_scramble(struct model *m)
 {
     uint64_t pages = m->o->cache.bytes / PAGE_BYTES;
-    uint8_t *headers = (uint8_t *)m->memory.base + 2 * PAGE_BYTES;
+    uint8_t *headers = (uint8_t *)m->memory.base + 1024; /* docs/cache.md */
     uint8_t *first = (uint8_t *)m->memory.base + m->memory.bytes - pages * PAGE_BYTES;
     for (uint64_t i = 0; i < pages; i++) {
         uint64_t state;

@@ -9,7 +9,7 @@
 #include "core/check.h"
 #include "core/crc32c.h"
 
-enum { PAGES = 16, HEADERS_AT = 8192, HEADER_BYTES = 16, PAGES_AT = HEADERS_AT + PAGE_BYTES };
+enum { PAGES = 16, LABEL_BYTES = 512, HEADERS_AT = 1024, HEADER_BYTES = 16, PAGES_AT = 4096 };
 
 struct fixture {
     struct arena_memory memory;
@@ -197,7 +197,7 @@ Test(arena, every_bit_of_a_header_is_checked)
 Test(arena, a_label_that_is_damaged_is_not_believed)
 {
     struct fixture *f = fixture_create();
-    for (unsigned byte = 0; byte < PAGE_BYTES; byte++) {
+    for (unsigned byte = 0; byte < LABEL_BYTES; byte++) {
         bytes_of(f)[byte] ^= 0x10;
         look(f, byte < 16 ? ARENA_NONE : ARENA_DAMAGED);
         bytes_of(f)[byte] ^= 0x10;
@@ -211,7 +211,7 @@ Test(arena, a_label_that_is_damaged_is_not_believed)
 static void label_change(struct fixture *f, unsigned at, uint32_t value)
 {
     put_le32(bytes_of(f) + at, value);
-    put_le32(bytes_of(f) + PAGE_BYTES - 4, crc32c(0, f->memory.base, PAGE_BYTES - 4));
+    put_le32(bytes_of(f) + LABEL_BYTES - 4, crc32c(0, f->memory.base, LABEL_BYTES - 4));
 }
 
 Test(arena, one_of_a_later_format_is_left_alone)

@@ -132,7 +132,7 @@ Test(cache_read, administration_is_below_two_percent)
         struct scene *s = scene_create(&options);
         struct cache_status status;
         cache_status(s->cache, &status);
-        cr_expect_lt(status.overhead_bytes * 1000, 18 * bytes, "%lu of %lu", status.overhead_bytes, bytes);
+        cr_expect_lt(status.overhead_bytes * 1000, 16 * bytes, "%lu of %lu", status.overhead_bytes, bytes);
         scene_destroy(s);
         static const struct arena_identity identity = {.name = "size"};
         struct arena_memory memory = {.bytes = arena_bytes(bytes)};
@@ -140,7 +140,7 @@ Test(cache_read, administration_is_below_two_percent)
         options.arena = arena_create(&memory, &identity, bytes);
         s = scene_create(&options);
         cache_status(s->cache, &status);
-        cr_expect_lt(status.overhead_bytes * 400, 9 * bytes, "with the headers in the arena: %lu of %lu",
+        cr_expect_lt(status.overhead_bytes * 100, 2 * bytes, "with the headers in the arena: %lu of %lu",
                      status.overhead_bytes, bytes);
         scene_destroy(s);
         arena_close(options.arena);
