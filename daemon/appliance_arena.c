@@ -434,7 +434,7 @@ static json_t *place_json(const struct arena_place *place)
     uuid_format(&report->identity.arena, id);
     return json_pack("{s:s, s:s, s:o, s:s, s:s, s:I, s:I, s:o}", "id", id, "state", arena_verdict_name(place->verdict),
                      "volume", sentence_json(report->identity.name), "where", arena_place_where(place), "outlives",
-                     arena_place_outlives(place), "dirty_bytes", (json_int_t)report->dirty_bytes, "torn_blocks",
+                     arena_place_outlives(place), "arena_dirty_bytes", (json_int_t)report->dirty_bytes, "torn_blocks",
                      (json_int_t)report->torn_blocks, "torn_offsets", torn_json(report));
 }
 

@@ -47,7 +47,7 @@ static json_t *order_json(const struct power_report *report)
         json_array_append_new(steps, json_pack("{s:I, s:o}", "at", (json_int_t)report->steps[i].at_s, "text",
                                                sentence_json(report->steps[i].text)));
     return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:o}", "phase", report->order, "work_rests", report->rests,
-                     "dirty_bytes", (json_int_t)report->load.dirty_bytes, "destage_seconds",
+                     "unsaved_bytes", (json_int_t)report->load.dirty_bytes, "destage_seconds",
                      (json_int_t)report->load.seconds, "shutdown_seconds", (json_int_t)report->shutdown_s,
                      "needed_seconds", (json_int_t)report->needs_s, "steps", steps);
 }

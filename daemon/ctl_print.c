@@ -97,7 +97,7 @@ static void print_arenas(const json_t *status)
     json_array_foreach(json_object_get(status, "arenas"), i, arena)
     {
         char dirty[32];
-        bytes(arena, "dirty_bytes", dirty);
+        bytes(arena, "arena_dirty_bytes", dirty);
         printf("arena %s of volume %s is %s: %s of answered writes, in %s\n", text(arena, "id"), text(arena, "volume"),
                text(arena, "state"), dirty, text(arena, "where"));
         json_array_foreach(json_object_get(arena, "torn_offsets"), j, offset)
@@ -411,7 +411,7 @@ static const char *power_figures(const json_t *power, char *out, size_t len)
 static const char *power_needs(const json_t *order, char *out, size_t len)
 {
     char dirty[32], need[32], stop[32];
-    bytes(order, "dirty_bytes", dirty);
+    bytes(order, "unsaved_bytes", dirty);
     duration_format(number(order, "destage_seconds"), need, sizeof need);
     duration_format(number(order, "shutdown_seconds"), stop, sizeof stop);
     snprintf(out, len, "%s dirty, needs about %s; %s to stop", dirty, need, stop);
