@@ -248,11 +248,13 @@ static void limit_caches(struct live_array *live)
             limit_dirt(live->caches[i].cache, live, shares);
 }
 
-/* Under which history the array goes on, if its members are others now: see arena_set_fork(). */
+/*
+ * Under which history the array goes on, if its members are others now: see arena_set_fork(). Once they know of it: an
+ * arena of a history that no disk has is of another one.
+ */
 static void tell_fork(struct live_cache *c)
 {
-    const struct sb_array *description = array_description(c->array->array);
-    const struct uuid *fork = &description->forks[description->forks_count - 1].id;
+    const struct uuid *fork = array_history(c->array->array);
     if (c->arena != NULL && !uuid_equal(&arena_identity(c->arena)->fork, fork))
         arena_set_fork(c->arena, fork);
 }

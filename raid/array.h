@@ -205,6 +205,8 @@ struct array_lost {
 };
 void array_lost(struct array *array, unsigned volume, struct array_lost *out);
 const struct sb_array *array_description(const struct array *array);
+/* The history that it runs under, as all live members have it: the description may be ahead of them. */
+const struct uuid *array_history(const struct array *array);
 
 struct array_job_info {
     char kind[16]; /* "init", "resync", "rebuild" */

@@ -197,3 +197,12 @@ void array_commit(struct array *array, struct commit_wait *wait)
     else
         commit_kick(array);
 }
+
+const struct uuid *array_history(const struct array *array)
+{
+    const struct sb_array *a = &array->description;
+    unsigned line = a->forks_count - 1;
+    while (line > 0 && (a->forks[line].settled || a->forks[line].generation > array->commit.committed))
+        line--;
+    return &a->forks[line].id;
+}

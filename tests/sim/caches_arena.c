@@ -182,16 +182,11 @@ void arena_claim(struct cache_owner *owner, struct cache *cache, bool held)
 
 /* --- which arena a cache gets --- */
 
-static const struct uuid *present_fork(const struct sb_array *a)
-{
-    return &a->forks[a->forks_count - 1].id;
-}
-
 /* Once it is on the disks: an arena of a history that they do not know of is nobody's. */
 void arenas_tell_fork(struct sim *s)
 {
-    const struct uuid *fork = present_fork(array_description(s->array));
-    for (unsigned i = 0; i < s->config.volumes && peek_committed(s->array); i++) {
+    const struct uuid *fork = array_history(s->array);
+    for (unsigned i = 0; i < s->config.volumes; i++) {
         struct arena *arena = s->volumes[i].cache.arena.arena;
         if (arena != NULL && !uuid_equal(&arena_identity(arena)->fork, fork))
             arena_set_fork(arena, fork);
@@ -201,7 +196,7 @@ void arenas_tell_fork(struct sim *s)
 static bool in_history(const struct sb_array *a, const struct uuid *fork)
 {
     for (unsigned i = 0; i < a->forks_count; i++)
-        if (uuid_equal(&a->forks[i].id, fork))
+        if (!a->forks[i].settled && uuid_equal(&a->forks[i].id, fork))
             return true;
     return false;
 }
@@ -227,8 +222,10 @@ static void check_found(struct sim_cache *c, const char *claimed)
 static void format(struct sim_cache *c)
 {
     const struct sb_array *a = array_description(c->sim->array);
-    struct arena_identity identity = {
-        .arena = uuid_generate(&c->sim->loop), .array = a->uuid, .volume = *volume_uuid(c), .fork = *present_fork(a)};
+    struct arena_identity identity = {.arena = uuid_generate(&c->sim->loop),
+                                      .array = a->uuid,
+                                      .volume = *volume_uuid(c),
+                                      .fork = *array_history(c->sim->array)};
     text_format(identity.name, sizeof identity.name, "%s", volume_of(c)->name);
     c->arena.arena = arena_create(&c->arena.memory, &identity, c->options.bytes);
     c->arena.there = true;

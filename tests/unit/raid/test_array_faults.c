@@ -638,7 +638,19 @@ static void cut_add(struct rig *rig, struct cut_call *call)
     array_add_volume(rig->array, &spec, &call->call);
 }
 
-/* Disks of different speed, and the power goes at any instant of a call: the array starts, and its data is there. */
+static bool is_of_history(const struct array *array, const struct uuid *fork)
+{
+    const struct sb_array *a = array_description(array);
+    for (unsigned i = 0; i < a->forks_count; i++)
+        if (uuid_equal(&a->forks[i].id, fork))
+            return true;
+    return false;
+}
+
+/*
+ * Disks of different speed, and the power goes at any instant of a call: the array starts, and its data is there. The
+ * history that it ran under is one that the disks know.
+ */
 static void cut_at_any_instant(void (*start)(struct rig *, struct cut_call *), bool degraded, uint64_t steps_us,
                                const char *what)
 {
@@ -654,11 +666,13 @@ static void cut_at_any_instant(void (*start)(struct rig *, struct cut_call *), b
         start(rig, &call);
         rig_wait(rig, us * 1000);
         whole += call.over && call.call.error == 0;
+        struct uuid history = *array_history(rig->array);
         rig_kill(rig);
         cr_assert(call.over);
         cr_assert(rig_assemble(rig, 0x1f, false), "%s cut after %llu us: %s", what, (unsigned long long)us,
                   rig->assembly.reason);
         cr_expect(rig_holds(rig, "v", 1), "%s cut after %llu us", what, (unsigned long long)us);
+        cr_expect(is_of_history(rig->array, &history), "%s cut after %llu us", what, (unsigned long long)us);
         for (unsigned slot = 0; slot < 5; slot++)
             if (slot != 2 && slot != 3)
                 cr_expect_str_eq(rig_info(rig).members[slot].state, "online", "%s cut after %llu us: slot %u", what,
