@@ -138,6 +138,8 @@ void cache_set_power(struct cache *cache, bool healthy);
 void cache_claimed(struct cache *cache, bool held, bool ok);
 /* No more dirty data than this, e.g. what a battery lasts for; at most, and at first, 3/4 of the cache. */
 void cache_set_dirty_limit(struct cache *cache, uint64_t bytes);
+/* There is little time: closing gives up after seconds, not a minute, on what cannot be written, whatever was promised. */
+void cache_hurry(struct cache *cache, bool hurry);
 /* Destage all that is dirty now, and flush, whatever the mode. The request is the caller's; `done` is set. */
 void cache_drain(struct cache *cache, struct blk_req *req);
 

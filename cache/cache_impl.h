@@ -146,6 +146,7 @@ struct cache {
     struct settle settle;
 
     struct task *closed, close_task;
+    bool hurry;
     unsigned close_tries;
     uint64_t close_destaged; /* bytes, at the last one */
     bool emptied;

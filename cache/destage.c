@@ -29,9 +29,10 @@
 #include "core/log.h"
 
 enum { FEW = 4, SWEEP_STEPS = 64, GAP_SECTORS = 128, FULL_ROW_SHARE = 4 };
-#define TICK_NS         20000000ull
-#define BACK_OFF_MIN_NS 100000000ull
-#define BACK_OFF_MAX_NS 10000000000ull
+#define TICK_NS           20000000ull
+#define BACK_OFF_MIN_NS   100000000ull
+#define BACK_OFF_MAX_NS   10000000000ull
+#define BACK_OFF_HURRY_NS 1000000000ull
 
 static void destage_done(struct blk_req *child);
 
@@ -292,7 +293,7 @@ void destage_retry_later(struct cache *c)
 {
     if (c->retry.armed)
         return;
-    timer_start(c->dev.loop, &c->retry, c->back_off_ns);
+    timer_start(c->dev.loop, &c->retry, c->hurry ? MIN(c->back_off_ns, BACK_OFF_HURRY_NS) : c->back_off_ns);
     c->back_off_ns = MIN(c->back_off_ns * 2, BACK_OFF_MAX_NS);
 }
 

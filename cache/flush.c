@@ -18,7 +18,8 @@
 
 #include "core/log.h"
 
-/* Without a byte written in between: about 3 seconds, and, if initiators were told that it is safe, a minute. */
+/* Without a byte written in between: about 3 seconds, and, if initiators were told that it is safe, and there is time, a
+ * minute. */
 enum { CLOSE_TRIES = 5, CLOSE_TRIES_PROMISED = 12 };
 
 static void flush_done(struct blk_req *child);
@@ -44,7 +45,7 @@ static void drain_failed(struct cache *c, enum blk_status status)
     c->close_destaged = c->counted.destaged_bytes;
     c->close_tries = c->closed == NULL || worked ? 0 : c->close_tries + 1;
     absorb_refuse(c, status);
-    if (c->close_tries < (c->dev.info.volatile_cache ? CLOSE_TRIES : CLOSE_TRIES_PROMISED)) {
+    if (c->close_tries < (c->dev.info.volatile_cache || c->hurry ? CLOSE_TRIES : CLOSE_TRIES_PROMISED)) {
         destage_retry_later(c);
         return;
     }
@@ -184,6 +185,11 @@ void flush_failed(struct cache *c, uint32_t epoch, enum blk_status status)
         else
             STAILQ_INSERT_TAIL(&c->flush_waiting, req, link);
     }
+}
+
+void cache_hurry(struct cache *c, bool hurry)
+{
+    c->hurry = hurry;
 }
 
 void cache_drain(struct cache *c, struct blk_req *req)

@@ -76,7 +76,7 @@ void power_board_set(struct power_board *board, const struct power_news *news)
 {
     const struct power_news *was = &board->news;
     bool same = same_health(&was->health, &news->health) && was->shutdown_s == news->shutdown_s &&
-                was->rest == news->rest && was->drain == news->drain;
+                was->rest == news->rest && was->hurry == news->hurry && was->drain == news->drain;
     ASSERT(loop_is_current(board->loop));
     board->news = *news;
     if (!same)

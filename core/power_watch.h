@@ -19,6 +19,7 @@ struct power_news {
     struct power_health health;
     uint64_t shutdown_s; /* what the machine needs to stop, once all is saved */
     bool rest;           /* background work is not to run */
+    bool hurry;          /* the machine was told to stop: what cannot be written is not tried for long */
     unsigned drain; /* counted up each time that all that is in memory only is to go to the disks, and be flushed */
 };
 

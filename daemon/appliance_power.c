@@ -165,6 +165,8 @@ static void on_power(struct power_watch *watch, const struct power_news *news, s
     struct live_array *live = container_of(watch, struct live_array, power_watch);
     live->power = news->health;
     live->shutdown_s = news->shutdown_s;
+    for (unsigned i = 0; i < live->caches_count; i++)
+        cache_hurry(live->caches[i].cache, news->hurry);
     live_caches_power(live);
     if (news->rest != live->saver.rests)
         array_hold_jobs(live->array, news->rest ? "the mains" : NULL);

@@ -120,7 +120,11 @@ static void follow_order(struct power_monitor *m)
         take_step(m, &step, &facts, was);
         was = power_order_phase(&m->order);
     }
-    struct power_news news = {m->health, m->shutdown_s, power_order_rests(&m->order), m->order.drain};
+    struct power_news news = {.health = m->health,
+                              .shutdown_s = m->shutdown_s,
+                              .rest = power_order_rests(&m->order),
+                              .hurry = power_order_hurries(&m->order),
+                              .drain = m->order.drain};
     power_board_set(&m->board, &news);
 }
 

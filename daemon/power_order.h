@@ -68,6 +68,11 @@ static inline bool power_order_rests(const struct power_order *order)
 {
     return power_order_phase(order) != ORDER_MAINS;
 }
+/* The machine was told to stop, or somebody else does it now. */
+static inline bool power_order_hurries(const struct power_order *order)
+{
+    return power_order_phase(order) >= ORDER_COMMAND;
+}
 
 /* What must fit into the battery's time: to save all that is dirty, and to stop. */
 uint64_t power_order_needs(const struct order_facts *facts);

@@ -201,4 +201,5 @@ ups "OB LB" 50 106
 phase_is "shut down"
 [ "$(dirty_at_command)" -gt 0 ] || fail "what was dirty went to a dead disk"
 ordered 'caches are emptied for the last time' 'no time is left, and not all caches are empty' "power: $ON_LOW was run"
-kill_daemon
+stop_daemon
+grep -q 'closed with .* KiB that could not be written' "$LOG" || fail "the log does not tell what was left"

@@ -308,3 +308,26 @@ Test(cache_mode, what_waits_for_its_answer_when_the_battery_fails_is_durable_whe
         scene_destroy(s);
     }
 }
+
+/* Seconds that closing takes over a volume that is gone, with an answered write. */
+static uint64_t closing_seconds(bool hurry)
+{
+    struct scene *s = scene_create(&battery);
+    cache_set_power(s->cache, true);
+    cr_assert_eq(put(s, 0, 0, 1), BLK_OK);
+    s->disk->fail_percent = 100;
+    cache_hurry(s->cache, hurry);
+    uint64_t began = s->t->loop.now_ns;
+    test_close(s->t, cache_dev(s->cache));
+    uint64_t seconds = (s->t->loop.now_ns - began) / 1000000000;
+    s->cache = NULL;
+    scene_destroy(s);
+    return seconds;
+}
+
+Test(cache_mode, closing_in_a_hurry_gives_up_soon_on_what_cannot_be_written)
+{
+    uint64_t usual = closing_seconds(false), hurried = closing_seconds(true);
+    cr_expect(usual >= 40 && usual < 120, "%lu s", usual);
+    cr_expect_lt(hurried, 10, "%lu s", hurried);
+}

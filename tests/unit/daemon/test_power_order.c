@@ -87,8 +87,10 @@ Test(power_order, a_low_battery_is_one_more_drain_and_then_the_command)
     cr_expect(rig.order.drain == 2 && rig.runs == 0, "not before that drain");
     cr_expect_not_null(strstr(rig.words, "the battery is low"));
     cr_expect_eq(after(&rig, S(1)), ORDER_LAST);
+    cr_expect_not(power_order_hurries(&rig.order));
     rig.drains = true;
     cr_expect_eq(after(&rig, 0), ORDER_COMMAND);
+    cr_expect(power_order_hurries(&rig.order));
     cr_expect_eq(rig.runs, 1);
     cr_expect_not_null(strstr(rig.words, "all caches are empty"));
     cr_expect_eq(after(&rig, S(30)), ORDER_COMMAND, "it runs");
