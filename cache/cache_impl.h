@@ -217,6 +217,8 @@ void dirt_add(struct cache *c, struct line *line, struct block *b, uint8_t secto
 void dirt_clean(struct cache *c, struct block *b, uint8_t sectors);
 /* ... nor leaving: what comes of it is of no interest. */
 void dirt_drop(struct cache *c, struct block *b, uint8_t sectors);
+/* These sectors, which were settling, are dirty. False: there is no line for them, now. */
+bool dirt_again(struct cache *c, struct block *b, uint8_t sectors);
 /* These sectors are settling, and no others. */
 void dirt_settle(struct cache *c, struct block *b, uint8_t sectors);
 /* BLK_STATUS: the first dirty block in the range: its off (or that of the range) and the end of those that follow. */

@@ -15,7 +15,8 @@
  *     for its sectors. When it is over, and before it is answered, the blocks are made to agree: they take the new
  *     bytes, or forget the sectors, dirty ones too: they are older. A fetch under way there is stale: nobody knows
  *     which it read.
- * C3  After an error nobody knows what is below: what is here and clean is forgotten, what is dirty or settling stays.
+ * C3  After an error nobody knows what is below: what is here and clean is forgotten, what is dirty stays, and what was
+ *     settling is dirty again.
  * C4  While initiators are told that there is no volatile cache, what goes below is durable when it is answered: with
  *     BLK_FUA, or, for discards, and what went below before they were told so, after a flush.
  * C5  Over an arena that outlives a power failure it is durable before the blocks hear of it, for they withdraw there
@@ -153,11 +154,13 @@ static void block_hears(struct change *change, struct block *b)
     struct cache *c = change->cache;
     const struct blk_req *req = &change->req;
     uint8_t sectors = sectors_of(block_number(b), req->off, req->off + req->len);
-    if (req->status != BLK_OK)
-        sectors &= (uint8_t) ~(b->dirty | b->settling); /* C3 */
     if (b->flags & BLOCK_FETCHING)
         b->flags |= BLOCK_STALE;
     block_hold(&c->blocks, b);
+    if (req->status != BLK_OK) { /* C3 */
+        dirt_again(c, b, b->settling & sectors);
+        sectors &= (uint8_t) ~(b->dirty | b->settling);
+    }
     if (req->op != BLK_WRITE || req->status != BLK_OK || !block_written(c, req, b, sectors)) {
         dirt_clean(c, b, sectors);
         block_forget(&c->blocks, b, sectors);

@@ -34,6 +34,17 @@ void dirt_settle(struct cache *c, struct block *b, uint8_t sectors)
     count(c, b, 1);
 }
 
+bool dirt_again(struct cache *c, struct block *b, uint8_t sectors)
+{
+    struct line *line = sectors == 0 ? NULL : line_get(&c->lines, block_number(b) / c->lines.blocks);
+    if (line == NULL)
+        return sectors == 0;
+    dirt_add(c, line, b, sectors);
+    line_settle(&c->lines, line);
+    dirt_settle(c, b, (uint8_t)(b->settling & ~sectors));
+    return true;
+}
+
 static void take_back(struct cache *c, struct block *b, uint8_t dirty, uint8_t leaving)
 {
     if (dirty == b->dirty && leaving == b->leaving)

@@ -101,13 +101,8 @@ static bool block_over(struct cache *c, uint64_t number)
     struct block *b = block_find(&c->blocks, number);
     if (b == NULL || b->settling == 0 || (b->flags & BLOCK_ODD) == settle_parity(c)) /* S1 */
         return true;
-    if (c->settle.status != BLK_OK) {
-        struct line *line = line_get(&c->lines, number / c->lines.blocks);
-        if (line == NULL)
-            return false;
-        dirt_add(c, line, b, b->settling);
-        line_settle(&c->lines, line);
-    }
+    if (c->settle.status != BLK_OK && !dirt_again(c, b, b->settling))
+        return false;
     dirt_settle(c, b, 0);
     block_settle(&c->blocks, b);
     return true;

@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 
-enum { SECTOR = 512, DISK = 256 * 1024 + 1536, SECTORS = DISK / SECTOR, ENTRIES = 64, DEPTH = 48, LONGEST = 96 * 1024 };
+enum { SECTOR = 512, DISK = 256 * 1024 + 1536, SECTORS = DISK / SECTOR, ENTRIES = 128, DEPTH = 48, LONGEST = 96 * 1024 };
 enum { NEVER = 0x7fffffff, SENT = 8 };
 
 struct entry {

@@ -396,6 +396,26 @@ Test(cache_arena, a_discard_is_durable_before_what_was_dirty_is_withdrawn)
     stand_close(t);
 }
 
+/* Or what is here and what is below would be different bytes, and nothing would tell. */
+Test(cache_arena, what_was_settling_is_written_again_after_a_change_that_failed)
+{
+    struct stand *t = stand_create(CACHE_PROTECT_PMEM);
+    t->options.idle_ms = 1;
+    struct stand *next = stand_after(t, SCENE_ROW, SCENE_DISK);
+    put(next, 0, 1);
+    pass(next, SECOND / 2);
+    cr_assert_eq(status_of(next).settling_bytes, 4096);
+    next->s->disk->fail_percent = 100;
+    next->s->disk->fail_ops = 1u << BLK_DISCARD;
+    cr_expect_eq(change(next, BLK_DISCARD, 0, 0), BLK_GONE);
+    cr_expect_eq(status_of(next).dirty_bytes, 4096);
+    cr_expect_eq(arena_published(next->arena), 1);
+    drain(next);
+    cr_expect(reads(next, 0, 1) && is_stable(next, 0, 1));
+    stand_close(next);
+    stand_close(t);
+}
+
 Test(cache_arena, nothing_is_allocated_on_the_way)
 {
     struct stand *t = stand_create(CACHE_PROTECT_FORCED);
