@@ -28,6 +28,7 @@ static void dirty_sectors(struct cache *c, struct line *line, struct block *b, u
     c->counted.rewritten_bytes += again * SECTOR_BYTES;
     b->valid |= sectors;
     dirt_add(c, line, b, sectors);
+    commit_dirtied(c, line, b);
 }
 
 static enum absorbed keep_in_line(struct cache *c, const struct blk_req *req, uint64_t number, struct line *line)
@@ -85,13 +86,21 @@ static void delay_arm(struct cache *c)
         timer_start(c->dev.loop, &c->delay, first->scratch[1] - MIN(now, first->scratch[1]));
 }
 
+static void answer(struct cache *c, struct blk_req *req)
+{
+    if (req->flags & BLK_FUA && !mode_flushes_at_once(c) && c->o.log != NULL)
+        flush_submit(c, req);
+    else
+        blk_complete(req, BLK_OK);
+}
+
 static void delay_fire(struct timer *timer)
 {
     struct cache *c = container_of(timer, struct cache, delay);
     struct blk_req *req;
     while ((req = STAILQ_FIRST(&c->delayed)) != NULL && req->scratch[1] <= cache_now_ns(c)) {
         STAILQ_REMOVE_HEAD(&c->delayed, link);
-        blk_complete(req, BLK_OK);
+        answer(c, req);
     }
     delay_arm(c);
 }
@@ -116,7 +125,7 @@ void absorb_answer(struct cache *c, struct blk_req *req)
     unsigned pressure = throttle_pressure(cache_fill_permille(c), c->o.high_percent);
     uint64_t due = throttle_due_ns(&c->throttle, now, req->len, pressure);
     if (due <= now && STAILQ_EMPTY(&c->delayed)) {
-        blk_complete(req, BLK_OK);
+        answer(c, req);
         return;
     }
     c->counted.delayed++;

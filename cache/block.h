@@ -33,12 +33,13 @@
 enum { SECTOR_BYTES = 512, BLOCK_SECTORS = PAGE_BYTES / SECTOR_BYTES, BLOCK_WHOLE = 0xff };
 
 enum {
-    BLOCK_FETCHING = 1, /* its missing sectors are on their way */
-    BLOCK_STALE = 2,    /* ... and must not be kept */
-    BLOCK_LISTED = 4,   /* known to the policy */
-    BLOCK_HOT = 8,      /* used while not listed, or was hot when it was */
-    BLOCK_GUESS = 16,   /* read ahead, and not used yet */
-    BLOCK_ODD = 32,     /* what of it is settling does so in an odd round */
+    BLOCK_FETCHING = 1,  /* its missing sectors are on their way */
+    BLOCK_STALE = 2,     /* ... and must not be kept */
+    BLOCK_LISTED = 4,    /* known to the policy */
+    BLOCK_HOT = 8,       /* used while not listed, or was hot when it was */
+    BLOCK_GUESS = 16,    /* read ahead, and not used yet */
+    BLOCK_ODD = 32,      /* what of it is settling does so in an odd round */
+    BLOCK_UNLOGGED = 64, /* something dirty is not in the log (commit.c) */
 };
 
 struct block {

@@ -42,7 +42,10 @@ void cache_changed(struct cache *c)
 static void resized(struct cache *c, uint64_t size)
 {
     uint64_t end = MIN(size, c->dev.info.size);
+    bool shorter = size < c->dev.info.size;
     c->dev.info.size = size;
+    if (shorter)
+        commit_shrunk(c, size);
     for (uint32_t i = 0; i < c->blocks.count; i++) {
         struct block *b = blocks_slot(&c->blocks, i);
         if (b == NULL || (block_number(b) + 1) * PAGE_BYTES <= end)
@@ -79,6 +82,7 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
 
 static void cache_free(struct cache *c)
 {
+    commit_fini(c);
     claim_fini(c);
     settle_fini(c);
     destage_fini(c);
@@ -90,7 +94,8 @@ static void cache_free(struct cache *c)
 static void close_look(struct task *task)
 {
     struct cache *c = container_of(task, struct cache, close_task);
-    if (!c->emptied || c->draining || c->flushing || !settle_is_idle(c) || c->destaging > 0 || !LIST_EMPTY(&c->fetches))
+    if (!c->emptied || c->draining || c->flushing || !settle_is_idle(c) || !commit_is_idle(c) || c->destaging > 0 ||
+        !LIST_EMPTY(&c->fetches))
         return;
     claim_look(c);
     if (claim_waits(c))
@@ -115,6 +120,7 @@ static void cache_close(struct blkdev *dev, struct task *closed)
     struct cache *c = cache_of(dev);
     c->closed = closed;
     timer_stop(c->dev.loop, &c->claim_again); /* now or never */
+    commit_claim_changed(c);
     drain_start(c);
 }
 
@@ -146,6 +152,7 @@ static struct cache_options options_of(const struct cache_options *given)
     o.high_percent = o.high_percent != 0 ? o.high_percent : 80;
     o.age_ms = o.age_ms != 0 ? o.age_ms : 5000;
     o.idle_ms = o.idle_ms != 0 ? o.idle_ms : 100;
+    ASSERT(o.log == NULL || (o.arena == NULL && o.protection == CACHE_PROTECT_JOURNAL));
     ASSERT(o.bytes >= CACHE_BYTES_MIN && o.low_percent < o.high_percent && o.high_percent <= 100);
     return o;
 }
@@ -179,6 +186,7 @@ struct cache *cache_create(struct blkdev *below, const struct cache_options *opt
     change_init(c);
     absorb_init(c);
     flush_init(c);
+    commit_init(c);
     claim_init(c);
     mode_init(c);
     if (!recover(c)) {

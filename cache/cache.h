@@ -90,7 +90,7 @@ struct cache_options {
     struct cache_owner *owner; /* NULL: nobody */
     /* Lent; each outlives the cache. NULL: none. */
     struct arena *arena;   /* its size is the cache's; what is dirty in it is dirty in the cache */
-    struct cache_log *log; /* for the protection journal */
+    struct cache_log *log; /* for the protection journal, and for no other; then there is no arena */
     bool claimed;          /* the claim stands from the last time; for an arena that is not clean it does */
 };
 #define CACHE_BYTES_MIN (64 * KIB)

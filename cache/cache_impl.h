@@ -5,13 +5,14 @@
 #include "cache/block.h"
 #include "cache/cache.h"
 #include "cache/line.h"
+#include "cache/log.h"
 #include "cache/readahead.h"
 #include "cache/throttle.h"
 
 enum { FETCHES = 64, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256, DESTAGES = 64 };
 
 #define CACHE_DRAIN  (1u << 31) /* a flush that is one in every mode */
-#define CACHE_CHANGE (1u << 30) /* a change that is done below, and waits for a flush there: change.c */
+#define CACHE_CHANGE (1u << 30) /* a change that is done below, and waits for a flush there, or the log: change.c */
 
 /* Blocks [first, first + count) on their way from below, all of them BLOCK_FETCHING. */
 struct fetch {
@@ -43,6 +44,7 @@ struct change {
     struct blk_req req;
     struct blk_req *parent;
     bool flushed;     /* below, since it was done there */
+    bool logging;     /* all is done but that the log is to know */
     uint64_t at, end; /* blocks, or slots, that are still to hear of it */
     bool by_slot;
     struct task task;
@@ -56,6 +58,7 @@ struct destage {
     struct blk_req req;
     uint64_t line;
     uint32_t epoch;
+    bool unlogged;       /* some of it may not be in the log */
     struct page **pages; /* room for a line's, a reference each */
 };
 LIST_HEAD(destage_list, destage);
@@ -81,7 +84,51 @@ struct settle {
     struct timer timer;
 };
 
-enum claim { CLAIM_FREE, CLAIM_ASKED, CLAIM_HELD, CLAIM_RETURNING };
+enum claim { CLAIM_FREE, CLAIM_ASKED, CLAIM_HELD, CLAIM_RENEWING, CLAIM_RETURNING };
+
+/* commit.c */
+enum { COMMIT_FILTER = 1 << 16 }; /* bits, of lines */
+
+struct commit {
+    struct cache_log_user user;
+    struct blk_req_list waiting, round; /* for the next round; for this one */
+    enum {
+        COMMIT_IDLE,
+        COMMIT_PUTTING,
+        COMMIT_BELOW,
+        COMMIT_GONE,
+        COMMIT_COMMITTING,
+        COMMIT_CLAIMING,
+        COMMIT_EMPTYING, /* from here on W1 is not in force */
+        COMMIT_SEALING,
+        COMMIT_SEALED,
+        COMMIT_TAIL,
+        COMMIT_RETURNING,
+    } state;
+    unsigned number;      /* of the round */
+    uint64_t line;        /* it has come to this block of this line */
+    uint32_t block;       /* ... */
+    struct blk_req *gone; /* ... or to this request */
+    struct blk_req flush; /* its own */
+    enum blk_status below;
+    bool wanted;      /* a round, by a line that is to leave */
+    bool exposed;     /* something is below that is neither flushed nor in the log */
+    bool renew;       /* a device died: the claim is to know */
+    bool returnable;  /* the claim is of no use any more */
+    bool over;        /* so is the log */
+    uint64_t beyond;  /* what lies there in the log is to be GONE: the volume became shorter */
+    struct task task; /* looks */
+
+    struct blk_req drain; /* EMPTYING */
+    enum blk_status failing;
+
+    bool lazy_asked, tail_moving; /* a drain for the tail's sake; a label */
+    struct blk_req lazy;
+    struct log_mark mark;
+
+    enum { COMMIT_OPEN, COMMIT_CLOSE_WANTED, COMMIT_CLOSING, COMMIT_CLOSED } close;
+    uint64_t held[2][COMMIT_FILTER / 64]; /* lines of which the log may hold something: since, and before the mark */
+};
 
 struct cache {
     struct blkdev dev;
@@ -103,6 +150,7 @@ struct cache {
     /* claim.c */
     enum claim claim;
     bool claim_refused; /* when it was last asked for */
+    bool claim_stale;   /* it is to be asked for again, though it is held */
     struct task claim_task;
     struct timer claim_again;
 
@@ -144,6 +192,7 @@ struct cache {
     bool draining, drain_wanted;
     enum blk_status owed; /* F3 */
     struct settle settle;
+    struct commit commit;
 
     struct task *closed, close_task;
     bool hurry;
@@ -206,6 +255,11 @@ void claim_fini(struct cache *c);
 bool claim_is_held(const struct cache *c);
 /* Is the owner being asked? */
 bool claim_waits(const struct cache *c);
+/* Ask once more, since it is to say something else. False: there is nobody to ask. */
+bool claim_renew(struct cache *c);
+bool claim_is_renewed(const struct cache *c);
+/* It was given back, or nobody keeps it. */
+bool claim_is_gone(const struct cache *c);
 /* Ask for it, or give it back, if that is due: the mode changed, or less depends on it. */
 void claim_look(struct cache *c);
 
@@ -233,6 +287,10 @@ void change_submit(struct cache *c, struct blk_req *req);
 /* A range was let go, or there is room: those that waited ask again, before what came later. */
 void change_go_on(struct cache *c);
 bool change_meets(const struct cache *c, uint64_t off, uint64_t len);
+/* ... that is not done below yet. */
+bool change_writes(const struct cache *c, uint64_t off, uint64_t len);
+/* This one, CACHE_CHANGE, is known in the log; or could not be. */
+void change_logged(struct cache *c, struct blk_req *child, enum blk_status status);
 /* The volume has been flushed since this change, CACHE_CHANGE, was done there; or could not be. */
 void change_flushed(struct blk_req *child, enum blk_status status);
 /* The volume has become shorter: who waits to change what is no more gets an error. */
@@ -286,6 +344,34 @@ void settle_asked_over(struct cache *c); /* its own */
 /* A drain has been flushed: has it to wait for more? */
 bool settle_holds_drain(struct cache *c);
 bool settle_is_idle(const struct cache *c);
+
+/* commit.c; without a log these do nothing */
+void commit_init(struct cache *c);
+void commit_fini(struct cache *c);
+/* Is a flush answered when the log has what it covers? */
+bool commit_is_in_use(const struct cache *c);
+/* Answer it then. */
+void commit_wait(struct cache *c, struct blk_req *req);
+/* A change is done below. True: it waits for the log, until change_logged(). */
+bool commit_takes_change(struct cache *c, struct blk_req *req);
+/* Something dirty in it is not in the log. Settle the line. */
+void commit_dirtied(struct cache *c, struct line *line, struct block *b);
+bool commit_is_unlogged(const struct cache *c, const struct block *b);
+/* Something of that kind arrived below. */
+void commit_exposed(struct cache *c);
+bool commit_lets_leave(struct cache *c, const struct line *line);
+/* Is it a drain, or a flush below, of its own? Then it has heard. */
+bool commit_drained(struct cache *c, struct blk_req *req, enum blk_status status);
+bool commit_flushed(struct cache *c, struct blk_req *req, enum blk_status status);
+void commit_retry(struct cache *c);
+void commit_shrunk(struct cache *c, uint64_t size);
+void commit_entered(struct cache *c);          /* the mode LOGGED */
+bool commit_holds_mode(const struct cache *c); /* until the claim for a dead log is given back */
+bool commit_may_return(const struct cache *c); /* the claim */
+void commit_claim_changed(struct cache *c);
+/* All is destaged, and flushed, at the end. True: c->emptied follows. */
+bool commit_closes(struct cache *c);
+bool commit_is_idle(const struct cache *c);
 
 /* recover.c */
 uint32_t recover_lines(const struct arena *arena); /* so many may be needed */

@@ -37,6 +37,15 @@ bool change_meets(const struct cache *c, uint64_t off, uint64_t len)
     return false;
 }
 
+bool change_writes(const struct cache *c, uint64_t off, uint64_t len)
+{
+    const struct change *change;
+    for (change = LIST_FIRST(&c->changes); change != NULL; change = LIST_NEXT(change, link))
+        if (!change->logging && ranges_meet(&change->req, off, len))
+            return true;
+    return false;
+}
+
 /* C5 */
 static bool arena_relies_on_it(const struct cache *c)
 {
@@ -61,7 +70,7 @@ static void change_start(struct cache *c, struct blk_req *parent)
     LIST_INSERT_HEAD(&c->changes, change, link);
     c->counted.through += parent->op == BLK_WRITE;
     change->parent = parent;
-    change->flushed = false;
+    change->flushed = change->logging = false;
     change->req = (struct blk_req){.op = parent->op,
                                    .flags = parent->flags | (must_last(c) && parent->op != BLK_DISCARD ? BLK_FUA : 0),
                                    .off = parent->off,
@@ -78,7 +87,7 @@ static void change_start(struct cache *c, struct blk_req *parent)
 static bool is_kept(const struct cache *c, const struct blk_req *req)
 {
     return req->op == BLK_WRITE && !(req->flags & BLK_BACKGROUND) && mode_absorbs(c) &&
-           (!(req->flags & BLK_FUA) || mode_flushes_at_once(c)) &&
+           (!(req->flags & BLK_FUA) || mode_flushes_at_once(c) || commit_is_in_use(c)) &&
            page_count_for(req->off, req->len) <= c->dirty_limit / 4;
 }
 
@@ -179,7 +188,7 @@ static struct block *next_block(struct change *change)
     return b != NULL && ranges_meet(&change->req, block_number(b) * PAGE_BYTES, PAGE_BYTES) ? b : NULL;
 }
 
-static void change_over(struct change *change)
+static void change_answer(struct change *change)
 {
     struct cache *c = change->cache;
     LIST_REMOVE(change, link);
@@ -190,6 +199,27 @@ static void change_over(struct change *change)
         cache_answer(change->parent, &change->req);
     flush_go_on(c); /* for what is clean now it need not wait */
     change_go_on(c);
+}
+
+static void change_over(struct change *change)
+{
+    struct cache *c = change->cache;
+    change->logging = true;
+    if (commit_takes_change(c, &change->req)) {
+        flush_go_on(c);
+        destage_pump(c);
+    } else {
+        change_answer(change);
+    }
+}
+
+void change_logged(struct cache *c, struct blk_req *child, enum blk_status status)
+{
+    struct change *change = container_of(child, struct change, req);
+    (void)c;
+    if (status != BLK_OK)
+        child->status = status;
+    change_answer(change);
 }
 
 static void blocks_hear(struct task *task)

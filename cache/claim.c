@@ -12,10 +12,12 @@
  *
  * K1  Modes that make promises on the strength of an arena or a log are in force in HELD only (mode.c).
  * K2  It is given back when a drain has succeeded that began after the last promise: then what was promised is below and
- *     flushed. (Who leaves a mode that makes promises starts one.)
+ *     flushed. (Who leaves a mode that makes promises starts one.) A log that is dead has one of its own (commit.c).
  *     It is not asked for before everything dirty is in the arena.
  * K3  Nobody is called from within a call: the owner is asked from the loop's ready list, and may answer at once.
  * K4  A cache that is closed gives it back before it tells, if it can: it asks once.
+ * K5  It is asked for again while it is held (RENEWING) when a device of a log died: it says from which label on the log
+ *     is to be believed. Until then it stands as it was.
  */
 #include "cache/arena.h"
 #include "cache/cache_impl.h"
@@ -29,18 +31,28 @@ static bool has_owner(const struct cache *c)
 
 bool claim_is_held(const struct cache *c)
 {
-    return c->claim == CLAIM_HELD;
+    return c->claim == CLAIM_HELD || c->claim == CLAIM_RENEWING;
+}
+
+bool claim_is_gone(const struct cache *c)
+{
+    return c->claim == CLAIM_FREE || !has_owner(c);
+}
+
+bool claim_is_renewed(const struct cache *c)
+{
+    return !c->claim_stale;
 }
 
 /* K2 */
 static bool may_return(const struct cache *c)
 {
-    return !c->draining && !c->drain_wanted;
+    return commit_may_return(c) && !c->draining && !c->drain_wanted;
 }
 
 bool claim_waits(const struct cache *c)
 {
-    return c->claim == CLAIM_ASKED || c->claim == CLAIM_RETURNING;
+    return c->claim == CLAIM_ASKED || c->claim == CLAIM_RENEWING || c->claim == CLAIM_RETURNING;
 }
 
 static void claim_ask(struct cache *c, enum claim claim)
@@ -58,18 +70,31 @@ void claim_look(struct cache *c)
         claim_ask(c, CLAIM_ASKED);
     else if (c->claim == CLAIM_HELD && !wanted && may_return(c))
         claim_ask(c, CLAIM_RETURNING);
+    else if (c->claim == CLAIM_HELD && wanted && c->claim_stale)
+        claim_ask(c, CLAIM_RENEWING);
+}
+
+bool claim_renew(struct cache *c)
+{
+    if (!has_owner(c))
+        return false;
+    c->claim_stale = true;
+    claim_look(c);
+    return true;
 }
 
 static void claim_run(struct task *task)
 {
     struct cache *c = container_of(task, struct cache, claim_task);
-    c->o.owner->claim(c->o.owner, c, c->claim == CLAIM_ASKED);
+    c->o.owner->claim(c->o.owner, c, c->claim != CLAIM_RETURNING);
 }
 
 void cache_claimed(struct cache *c, bool held, bool ok)
 {
-    ASSERT(c->claim == (held ? CLAIM_ASKED : CLAIM_RETURNING) && !c->claim_task.queued);
-    c->claim = held == ok ? CLAIM_HELD : CLAIM_FREE;
+    bool renewing = c->claim == CLAIM_RENEWING;
+    ASSERT((renewing || c->claim == (held ? CLAIM_ASKED : CLAIM_RETURNING)) && !c->claim_task.queued);
+    c->claim = held == ok || renewing ? CLAIM_HELD : CLAIM_FREE;
+    c->claim_stale = c->claim_stale && !(held && ok);
     c->claim_refused = held && !ok;
     if (!ok)
         timer_start(c->dev.loop, &c->claim_again, AGAIN_NS);
@@ -78,6 +103,7 @@ void cache_claimed(struct cache *c, bool held, bool ok)
         cache_changed(c);
     }
     claim_look(c);
+    commit_claim_changed(c);
     cache_close_if_idle(c);
 }
 

@@ -98,10 +98,10 @@ static struct demand demand_of(const struct cache *c)
     return (struct demand){0};
 }
 
-static bool can_leave(const struct cache *c, const struct line *line, const struct demand *demand)
+static bool can_leave(struct cache *c, const struct line *line, const struct demand *demand)
 {
     return line->class & (LINE_FULL | LINE_PARTIAL) && (!demand->covered || is_covered(c, line->epoch)) &&
-           !change_meets(c, line->number * line_bytes(c), line_bytes(c));
+           !change_writes(c, line->number * line_bytes(c), line_bytes(c)) && commit_lets_leave(c, line);
 }
 
 static struct line *sweep(struct cache *c, const struct demand *demand, unsigned classes, bool spare)
@@ -207,10 +207,12 @@ static void run_start(struct cache *c, struct line *line, uint32_t from, uint32_
     LIST_INSERT_HEAD(&c->destages, d, link);
     d->line = line->number;
     d->epoch = line->epoch;
+    d->unlogged = false;
     d->req = (struct blk_req){.op = BLK_WRITE, .off = off, .len = len, .pages = d->pages, .done = destage_done};
     for (uint32_t i = from / BLOCK_SECTORS; i * BLOCK_SECTORS < to; i++) {
         struct block *b = c->row[i];
         uint8_t goes = sectors_of(block_number(b), off, off + len) & b->dirty;
+        d->unlogged = d->unlogged || commit_is_unlogged(c, b);
         d->pages[i - from / BLOCK_SECTORS] = b->page;
         page_ref(b->page);
         dirt_set(c, line, b, (uint8_t)(b->dirty & ~goes), b->leaving | goes);
@@ -268,6 +270,8 @@ static void block_left(struct cache *c, struct line *line, struct block *b, cons
     if (back != 0 && line->dirty == 0)
         line->since_ms = cache_now_ms(c);
     dirt_set(c, line, b, b->dirty | back, (uint8_t)(b->leaving & ~sectors));
+    if (back != 0)
+        commit_dirtied(c, line, b);
     block_settle(&c->blocks, b);
 }
 
@@ -304,6 +308,7 @@ static void retry_fire(struct timer *timer)
     lines_recall(&c->lines, c->epoch);
     if (c->drain_wanted)
         drain_start(c);
+    commit_retry(c);
     change_go_on(c);
 }
 
@@ -343,6 +348,8 @@ static void destage_done(struct blk_req *child)
     struct cache *c = d->cache;
     bool failed = child->status != BLK_OK;
     run_left(c, d, failed);
+    if (d->unlogged)
+        commit_exposed(c);
     LIST_REMOVE(d, link);
     LIST_INSERT_HEAD(&c->destages_free, d, link);
     c->destaging--;

@@ -52,7 +52,9 @@ static void drain_failed(struct cache *c, enum blk_status status)
     c->emptied = true;
     log_error("cache %s: closed with %lu KiB that could not be written: %s; %s", c->dev.name,
               (unsigned long)c->dirty_blocks * (PAGE_BYTES / 1024), blk_status_name(status),
-              c->o.arena != NULL && !c->bare ? "they stay in its arena" : "they are lost");
+              c->o.arena != NULL && !c->bare ? "they stay in its arena"
+              : commit_is_in_use(c)          ? "what was flushed stays in its log"
+                                             : "they are lost");
 }
 
 static void drain_succeeded(struct cache *c)
@@ -73,7 +75,7 @@ static void drain_over(struct cache *c, enum blk_status status)
     else if (c->drain_wanted)
         drain_start(c);
     else if (c->closed != NULL)
-        c->emptied = true;
+        c->emptied = !commit_closes(c);
     else
         drain_succeeded(c);
     cache_close_if_idle(c);
@@ -90,6 +92,8 @@ static void flush_answer(struct cache *c, struct blk_req *req, enum blk_status s
 {
     if (req == &c->drain)
         drain_over(c, status);
+    else if (commit_drained(c, req, status) || commit_flushed(c, req, status))
+        return;
     else if (req == &c->settle.flush)
         settle_asked_over(c);
     else if (req->flags & CACHE_CHANGE)
@@ -138,7 +142,7 @@ static void flush_done(struct blk_req *child)
     flush_go_on(c);
     while ((req = STAILQ_FIRST(&now)) != NULL) {
         STAILQ_REMOVE_HEAD(&now, link);
-        if (req == &c->drain && status != BLK_OK)
+        if ((req == &c->drain || req == &c->commit.drain || req == &c->commit.lazy) && status != BLK_OK)
             c->owed = status; /* F3 */
         flush_answer(c, req, status);
     }
@@ -146,7 +150,8 @@ static void flush_done(struct blk_req *child)
 
 void flush_submit(struct cache *c, struct blk_req *req)
 {
-    if (c->owed != BLK_OK && req != &c->drain) {
+    bool own = req == &c->drain || req == &c->commit.drain || req == &c->commit.lazy;
+    if (c->owed != BLK_OK && !own) {
         enum blk_status owed = c->owed;
         c->owed = BLK_OK;
         flush_answer(c, req, owed);
@@ -154,6 +159,10 @@ void flush_submit(struct cache *c, struct blk_req *req)
     }
     if (mode_flushes_at_once(c) && !(req->flags & CACHE_DRAIN)) {
         blk_complete(req, BLK_OK);
+        return;
+    }
+    if (commit_is_in_use(c) && !(req->flags & CACHE_DRAIN)) {
+        commit_wait(c, req);
         return;
     }
     if (c->paused) {

@@ -192,9 +192,10 @@ struct line *line_get(struct lines *s, uint64_t number)
 
 static unsigned class_of(const struct lines *s, const struct line *line)
 {
+    unsigned class = LINE_ANY | (line->unlogged ? LINE_UNLOGGED : 0);
     if (line->dirty == 0 || line->leaving > 0 || line->aside)
-        return LINE_ANY;
-    return LINE_ANY | (line->whole == s->blocks ? LINE_FULL : LINE_PARTIAL);
+        return class;
+    return class | (line->whole == s->blocks ? LINE_FULL : LINE_PARTIAL);
 }
 
 static void line_free(struct lines *s, struct line *line)
@@ -218,7 +219,7 @@ void line_settle(struct lines *s, struct line *line)
     if (line->dirty == 0 && line->leaving == 0) {
         line_free(s, line);
     } else if (class != line->class) {
-        line->class = class & 7;
+        line->class = class & 15;
         refresh_path(s, s->root, line->number);
     }
 }

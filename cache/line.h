@@ -9,6 +9,7 @@
  *      FULL       every block of it is dirty as a whole: it can go as one full row
  *      PARTIAL    some are
  *      (no class) some are leaving now, or it was set aside
+ *      UNLOGGED   something dirty may not be in the log (commit.c)
  *      ANY        each line
  *
  * L1  A line exists exactly while it has dirty blocks, or runs that are leaving.
@@ -21,15 +22,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LINE_FULL = 1, LINE_PARTIAL = 2, LINE_ANY = 4 };
+enum { LINE_FULL = 1, LINE_PARTIAL = 2, LINE_ANY = 4, LINE_UNLOGGED = 8 };
 enum { LINES_FRACTION = 4 }; /* of the number of blocks */
 
 struct line {
-    uint64_t number : 40, class : 3, below : 3; /* below: classes in its subtree, its own among them */
+    uint64_t number : 40, class : 4, below : 4; /* below: classes in its subtree, its own among them */
     uint64_t leaving : 8;                       /* runs */
     uint64_t recent : 1;                        /* written into, while dirty, since the sweep last passed */
     uint64_t aside : 1;                         /* its destage failed */
     uint64_t aged : 1;                          /* it is in the list of ages */
+    uint64_t unlogged : 1;                      /* see UNLOGGED */
+    uint64_t round : 2;                         /* of the log's, that last came by: its low bits */
     uint32_t left, right;                       /* right: also the next of the free */
     uint32_t older, newer;
     uint32_t epoch, since_ms;

@@ -172,6 +172,7 @@ static void label_over(struct cache_log *log)
         return;
     }
     log->labelled = log->label.live;
+    log->generation = log->label.generation;
     if (log->call != NULL)
         log_call_over(log, log->live != 0 ? CACHE_LOG_OK : CACHE_LOG_DEAD);
     if (log->moving && log->tail_labelled && log->live != 0)
@@ -206,7 +207,7 @@ void cache_log_move_tail(struct cache_log *log, struct log_mark mark, bool clean
 
 struct log_mark cache_log_head(const struct cache_log *log)
 {
-    ASSERT(log->forming == NULL);
+    ASSERT(log->forming == NULL && log->writing == 0);
     return (struct log_mark){.sequence = log->next, .page = log->head};
 }
 
@@ -510,7 +511,7 @@ void cache_log_status(const struct cache_log *log, struct cache_log_status *out)
 {
     *out = log->counted;
     out->log = log->label.identity.log;
-    out->generation = log->label.generation;
+    out->generation = log->generation;
     out->bytes = log->ring * PAGE_BYTES;
     out->used_bytes = log->used * PAGE_BYTES;
     out->live = log->live;

@@ -49,6 +49,7 @@ struct cache_log {
     struct cache_log_status counted; /* only what is counted, and the reason */
 
     struct log_label label;    /* the last one; its `place` is each device's own */
+    uint64_t generation;       /* of the last one that is durable */
     unsigned live, labelled;   /* devices that count, a bit each; those of the last label that is durable */
     uint64_t ring, head, used; /* pages */
     uint64_t next, durable;    /* sequence numbers: of the next group; of the last one that is durable */

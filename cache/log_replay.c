@@ -190,7 +190,7 @@ static void run_add(struct log_replay *r, uint32_t index, uint64_t off, uint64_t
 {
     struct blk_req *last = r->runs_count > 0 ? &r->runs[r->runs_count - 1].req : NULL;
     uint64_t most = r->volume->info.max_request;
-    if (last != NULL && last->off + last->len == off &&
+    if (last != NULL && off % PAGE_BYTES == 0 && last->off + last->len == off &&
         last->pages + page_count_for(last->off, last->len) == &r->pages[index] &&
         (most == 0 || last->len + len <= most)) {
         last->len += len;

@@ -72,6 +72,8 @@ static enum cache_mode protected_mode(const struct cache *c, const char **reason
         *reason = "there is no arena";
     else if (protection == CACHE_PROTECT_JOURNAL && c->o.log == NULL)
         *reason = "there is no log";
+    else if (protection == CACHE_PROTECT_JOURNAL && cache_log_is_dead(c->o.log))
+        *reason = "its log is dead";
     return *reason == NULL ? mode : instead_of(c, mode);
 }
 
@@ -91,6 +93,8 @@ bool mode_wants_claim(const struct cache *c)
 static enum cache_mode mode_of(const struct cache *c, const char **reason)
 {
     enum cache_mode mode = wanted_mode(c, reason);
+    if (commit_holds_mode(c))
+        return CACHE_LOGGED;
     if (!mode_wants_claim(c) || (claim_is_held(c) && !c->bare))
         return mode;
     *reason = c->claim_refused ? "it could not be noted that the volume needs this cache"
@@ -137,6 +141,8 @@ void mode_init(struct cache *c)
     const char *reason;
     publish_look(c);
     c->mode = mode_of(c, &reason);
+    if (c->mode == CACHE_LOGGED)
+        commit_entered(c);
     c->dev.info.volatile_cache = is_volatile(c);
     if (c->o.write_back)
         c->dev.info.atomic_write = 0; /* what was one write may leave in parts */
@@ -152,6 +158,8 @@ void mode_look(struct cache *c)
     if (c->mode == was)
         return;
     mode_tell(c);
+    if (c->mode == CACHE_LOGGED)
+        commit_entered(c);
     absorb_hold(c, was == CACHE_SAFE && !STAILQ_EMPTY(&c->delayed)); /* M2 */
     if (modes[was].promises)
         drain_start(c); /* M1 */
@@ -177,5 +185,6 @@ unsigned cache_fill_permille(const struct cache *c)
 {
     uint64_t blocks = c->dirty_limit == 0 ? 1000 * (c->dirty_blocks > 0) : 1000ull * c->dirty_blocks / c->dirty_limit;
     uint64_t lines = 1000ull * c->lines.used / c->lines.count;
-    return (unsigned)MIN(MAX(blocks, lines), 1000u);
+    uint64_t log = commit_is_in_use(c) ? cache_log_fill_permille(c->o.log) : 0;
+    return (unsigned)MIN(MAX(MAX(blocks, lines), log), 1000u);
 }

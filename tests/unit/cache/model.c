@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cache/arena.h"
+#include "cache/log.h"
 #include "core/check.h"
 #include "core/log.h"
 
@@ -64,11 +65,16 @@ struct model {
     bool claimed, claim_refused;  /* it stands; the last answer was no */
     bool claim_asked, claim_held; /* what the owner is thinking about */
     struct timer claim;
-    unsigned kill_in; /* so many steps; 0: not */
+    struct trialdisk *logs[LOG_DEVICES];
+    struct cache_log *log;
+    struct log_identity log_identity;
+    uint64_t log_generation, asked_generation; /* in the claim that stands; in the one that is asked for */
+    unsigned kill_in;                          /* so many steps; 0: not */
     struct model *next;
 };
 
 static void kill_step(struct model *m);
+static void log_device_fails(struct model *m);
 
 static uint64_t pick(struct model *m, uint64_t count)
 {
@@ -314,6 +320,8 @@ static void circumstances_change(struct model *m)
         cache_set_power(m->cache, pick(m, 2));
     if (m->o->limit_changes && pick(m, 40) == 0)
         cache_set_dirty_limit(m->cache, pick(m, 3) ? m->o->cache.bytes : pick(m, m->o->cache.bytes));
+    if (m->o->log_deaths && pick(m, 200) == 0)
+        log_device_fails(m);
 }
 
 static void next_call(struct model *m, struct call *call)
@@ -384,6 +392,8 @@ static void look_at_all(struct model *m)
 {
     look_through_cache(m, true);
     test_close(m->t, m->dev);
+    cr_assert(m->log == NULL || !m->claimed || m->claim_refused, "%s, seed %lu: closed, and claimed", m->o->cache.name,
+              m->o->seed);
     cr_assert(m->arena == NULL || (arena_published(m->arena) == 0 && (!m->claimed || m->claim_refused)),
               "%s, seed %lu: closed, %lu published, claimed %d", m->o->cache.name, m->o->seed,
               arena_published(m->arena), m->claimed);
@@ -466,6 +476,11 @@ static void on_claim(struct cache_owner *owner, struct cache *cache, bool held)
 {
     struct model *m = container_of(owner, struct model, owner);
     (void)cache;
+    if (m->log != NULL) {
+        struct cache_log_status status;
+        cache_log_status(m->log, &status);
+        m->asked_generation = status.generation;
+    }
     m->claim_asked = true;
     m->claim_held = held;
     timer_start(&m->t->loop, &m->claim, pick(m, 3) * 1000000);
@@ -479,6 +494,7 @@ static void claim_fire(struct timer *timer)
     m->claim_asked = false;
     m->claim_refused = !ok;
     m->claimed = ok ? m->claim_held : m->claimed;
+    m->log_generation = ok ? m->asked_generation : m->log_generation;
     cache_claimed(m->cache, m->claim_held, ok);
 }
 
@@ -544,6 +560,96 @@ static void arena_get(struct model *m)
     cr_assert(m->arena != NULL);
 }
 
+/* --- the log --- */
+
+struct log_calling {
+    struct cache_log_call call;
+    struct task closed;
+    bool over;
+};
+
+static void log_called(struct cache_log_call *call)
+{
+    container_of(call, struct log_calling, call)->over = true;
+}
+
+static void log_closed(struct task *task)
+{
+    container_of(task, struct log_calling, closed)->over = true;
+}
+
+/* It may be killed while it waits. */
+static void log_wait(struct model *m, struct log_calling *calling)
+{
+    while (!calling->over) {
+        testloop_run_ready(m->t);
+        kill_step(m);
+        uint64_t next = loop_next_timer_ns(&m->t->loop);
+        cr_assert(calling->over || next != UINT64_MAX, "%s, seed %lu: a log is forgotten", m->o->cache.name,
+                  m->o->seed);
+        if (!calling->over)
+            m->t->loop.now_ns = MAX(m->t->loop.now_ns, next);
+    }
+}
+
+static void log_close(struct model *m)
+{
+    struct log_calling calling = {.closed.run = log_closed};
+    cache_log_close(m->log, &calling.closed);
+    log_wait(m, &calling);
+    m->log = NULL;
+}
+
+static enum cache_log_result log_try(struct model *m, unsigned devices)
+{
+    struct log_calling calling = {.call.done = log_called};
+    struct cache_log_options o = {.name = "model", .identity = m->log_identity, .least_generation = m->log_generation};
+    for (unsigned i = 0; i < m->o->log_devices; i++)
+        o.devices[i] = devices >> i & 1 ? &m->logs[i]->dev : NULL;
+    m->log = cache_log_create(&o);
+    cr_assert(m->log != NULL);
+    if (m->claimed)
+        cache_log_open(m->log, &m->disk->dev, &calling.call);
+    else
+        cache_log_format(m->log, &calling.call);
+    log_wait(m, &calling);
+    if (calling.call.result != CACHE_LOG_OK)
+        log_close(m);
+    return calling.call.result;
+}
+
+static void log_get(struct model *m)
+{
+    unsigned all = (1u << m->o->log_devices) - 1, some = 1 + (unsigned)pick(m, all);
+    enum cache_log_result result = log_try(m, m->claimed && pick(m, 2) ? some : all);
+    struct cache_log_status status;
+    if (result == CACHE_LOG_STALE || result == CACHE_LOG_ABSENT)
+        result = log_try(m, all);
+    cr_assert_eq(result, CACHE_LOG_OK, "%s, seed %lu: %s", m->o->cache.name, m->o->seed, cache_log_result_name(result));
+    kill_step(m);
+    cache_log_status(m->log, &status);
+    m->log_identity.log = status.log;
+    m->log_generation = status.generation;
+    m->claimed = m->claimed && pick(m, 2); /* renewed, or taken back */
+    kill_step(m);
+}
+
+static void log_left(struct model *m, const struct model *before, bool power)
+{
+    for (unsigned i = 0; i < m->o->log_devices; i++)
+        trialdisk_leave(before->logs[i], m->logs[i], power);
+    m->log_identity = before->log_identity;
+    m->log_generation = before->log_generation;
+}
+
+static void log_device_fails(struct model *m)
+{
+    static const uint32_t ops[] = {0, 1 << BLK_FLUSH, 1 << BLK_WRITE};
+    struct trialdisk *disk = m->logs[pick(m, m->o->log_devices)];
+    disk->fail_ops = ops[pick(m, ARRAY_LENGTH(ops))];
+    disk->fail_percent = pick(m, 2) ? 100 : 30;
+}
+
 static struct model *model_create(const struct model_options *o, uint64_t seed);
 
 /* The killed one goes on in a world of its own, and ends well. */
@@ -552,12 +658,16 @@ static void kill_step(struct model *m)
     if (m->kill_in == 0 || --m->kill_in > 0)
         return;
     struct model *next = model_create(m->o, m->seed + 17);
-    bool power = m->o->arena == MODEL_PMEM && pick(next, 2);
+    bool power = (m->o->arena == MODEL_PMEM || m->o->log_devices > 0) && pick(next, 2);
     m->next = next;
     entries_left(next, m);
     trialdisk_leave(m->disk, next->disk, power);
-    arena_left(next, m, power);
-    next->claimed = m->claim_asked && pick(next, 2) ? m->claim_held : m->claimed;
+    if (m->o->arena != MODEL_NO_ARENA)
+        arena_left(next, m, power);
+    log_left(next, m, power);
+    bool arrived = m->claim_asked && pick(next, 2);
+    next->claimed = arrived ? m->claim_held : m->claimed;
+    next->log_generation = arrived ? m->asked_generation : m->log_generation;
 }
 
 static struct model *model_create(const struct model_options *o, uint64_t seed)
@@ -588,6 +698,12 @@ static struct model *model_create(const struct model_options *o, uint64_t seed)
         m->persistent = calloc(1, m->memory.bytes);
         m->memory.persist = on_persist;
     }
+    for (unsigned i = 0; i < o->log_devices; i++) {
+        m->logs[i] = trialdisk_create(&m->t->loop, (LOG_RING_AT + o->log_pages) * PAGE_BYTES, SECTOR, 0);
+        m->logs[i]->seed = seed + 3 + i;
+        m->logs[i]->latency_ns = pick(m, 4) == 0 ? 0 : 200000;
+        m->logs[i]->replaces = pick(m, 2);
+    }
     m->owner = (struct cache_owner){.changed = on_change, .claim = on_claim};
     m->claim.fire = claim_fire;
     return m;
@@ -602,6 +718,12 @@ static void model_start(struct model *m)
         options.owner = &m->owner;
         options.claimed = m->claimed;
     }
+    if (m->o->log_devices > 0) {
+        log_get(m);
+        options.log = m->log;
+        options.owner = &m->owner;
+        options.claimed = m->claimed;
+    }
     m->cache = cache_create(&m->disk->dev, &options);
     cr_assert(m->cache != NULL);
     m->dev = cache_dev(m->cache);
@@ -609,6 +731,10 @@ static void model_start(struct model *m)
 
 static void model_destroy(struct model *m)
 {
+    if (m->log != NULL)
+        log_close(m);
+    for (unsigned i = 0; i < m->o->log_devices; i++)
+        test_close(m->t, &m->logs[i]->dev);
     test_close(m->t, &m->disk->dev);
     testloop_destroy(m->t);
     if (m->arena != NULL)

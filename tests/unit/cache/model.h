@@ -11,6 +11,9 @@
  * next life begins with the arena as it was left, what is of no account in it scrambled, and with the disk as it was left,
  * what was in flight there done or not. An arena that outlives power loses what was not made persistent, 8 bytes at a
  * time, and the disk loses what was not flushed. An arena that is not claimed is formatted.
+ *
+ * So it is with a log, also while it is replayed; its devices lose what was not flushed, too. At first only some of them
+ * may be there: then it is opened and nothing is missing, or it is not opened; with all of them it is.
  */
 #ifndef TESTS_UNIT_CACHE_MODEL_H
 #define TESTS_UNIT_CACHE_MODEL_H
@@ -27,7 +30,9 @@ struct model_options {
     bool limit_changes; /* so is the limit of dirty data */
     bool hot;           /* a few places are asked for again and again */
     enum { MODEL_NO_ARENA, MODEL_ARENA, MODEL_PMEM } arena;
-    unsigned kills; /* at most */
+    unsigned log_devices, log_pages; /* 0: no log; of its ring */
+    bool log_deaths;                 /* its devices fail, and come back in the next life */
+    unsigned kills;                  /* at most */
     struct cache_options cache;
 };
 

@@ -1,8 +1,10 @@
 /* The claim: promises on the strength of an arena are made only while it stands, and it is given back when none is left. */
 #include <criterion/criterion.h>
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "cache/arena.h"
 #include "core/check.h"
 #include "tests/unit/cache/scene.h"
 
@@ -13,6 +15,8 @@ struct notary {
     bool asked, held;      /* what is not answered yet */
     bool stands;
     unsigned questions;
+    struct arena_memory memory;
+    struct arena *arena;
 };
 
 static void notary_answer(struct notary *n)
@@ -42,25 +46,30 @@ static void on_change(struct cache_owner *owner, struct cache *cache)
     (void)cache;
 }
 
-/* Nothing looks into it. */
-static struct cache_log *some_log(void)
-{
-    static char log;
-    return (struct cache_log *)&log;
-}
-
 static struct scene *scene_with(struct notary *n, enum cache_protection protection, bool claimed)
 {
+    static const struct arena_identity identity = {.name = "tank/claim"};
+    n->memory.bytes = arena_bytes(1024 * KIB);
+    n->memory.base = aligned_alloc(PAGE_BYTES, n->memory.bytes);
+    n->arena = arena_create(&n->memory, &identity, 1024 * KIB);
+    cr_assert(n->arena != NULL);
     struct cache_options o = {.name = "claim",
                               .bytes = 1024 * KIB,
                               .write_back = true,
                               .protection = protection,
                               .owner = &n->owner,
-                              .log = some_log(),
+                              .arena = n->arena,
                               .claimed = claimed};
     n->owner = (struct cache_owner){.changed = on_change, .claim = on_claim};
     n->stands = claimed;
     return scene_create(&o);
+}
+
+static void scene_over(struct notary *n, struct scene *s)
+{
+    scene_destroy(s);
+    arena_close(n->arena);
+    free(n->memory.base);
 }
 
 static struct cache_status status_of(struct scene *s)
@@ -94,23 +103,9 @@ Test(cache_claim, until_it_stands_nothing_is_promised)
     put(s, 0);
     cr_expect_eq(s->disk->requests[BLK_WRITE], 1, "kept");
     n.answers = true;
-    scene_destroy(s);
+    scene_over(&n, s);
     cr_expect(!n.stands, "given back by a clean end");
     cr_expect_eq(n.questions, 2);
-}
-
-Test(cache_claim, a_journal_waits_for_it_with_a_volatile_cache)
-{
-    struct notary n = {0};
-    struct scene *s = scene_with(&n, CACHE_PROTECT_JOURNAL, false);
-    testloop_run_ready(s->t);
-    cr_expect_eq(status_of(s).mode, CACHE_NONE);
-    n.answers = true;
-    notary_answer(&n);
-    cr_expect_eq(status_of(s).mode, CACHE_LOGGED);
-    cr_expect(status_of(s).volatile_cache);
-    scene_destroy(s);
-    cr_expect(!n.stands);
 }
 
 Test(cache_claim, it_is_given_back_when_safe_was_left_and_all_is_below_and_flushed)
@@ -132,7 +127,7 @@ Test(cache_claim, it_is_given_back_when_safe_was_left_and_all_is_below_and_flush
     cr_expect(!n.stands);
     cr_expect_eq(s->disk->requests[BLK_FLUSH], 1);
     cr_expect_eq(status_of(s).mode, CACHE_STRICT);
-    scene_destroy(s);
+    scene_over(&n, s);
     cr_expect_eq(n.questions, 2);
 }
 
@@ -157,7 +152,7 @@ Test(cache_claim, power_that_comes_and_goes_while_the_owner_thinks)
     notary_answer(&n);
     cr_expect_eq(status_of(s).mode, CACHE_SAFE);
     n.answers = true;
-    scene_destroy(s);
+    scene_over(&n, s);
 }
 
 Test(cache_claim, an_owner_that_cannot_is_asked_again_in_a_while)
@@ -173,7 +168,7 @@ Test(cache_claim, an_owner_that_cannot_is_asked_again_in_a_while)
     cr_expect_eq(n.questions, 2);
     cr_expect_eq(status_of(s).mode, CACHE_SAFE);
     n.refuses = true;
-    scene_destroy(s);
+    scene_over(&n, s);
     cr_expect(n.stands, "the end does not wait for what cannot be");
     cr_expect_eq(n.questions, 3);
 }
@@ -183,13 +178,13 @@ Test(cache_claim, one_from_the_last_time_is_kept_or_given_back)
     struct notary n = {.answers = true};
     struct scene *s = scene_with(&n, CACHE_PROTECT_FORCED, true);
     cr_expect_eq(status_of(s).mode, CACHE_SAFE, "at once");
-    scene_destroy(s);
+    scene_over(&n, s);
     cr_expect_eq(n.questions, 1);
     n.questions = 0;
     s = scene_with(&n, CACHE_PROTECT_NONE, true);
     testloop_run(s->t);
     cr_expect(!n.stands, "the protection is another one now");
-    scene_destroy(s);
+    scene_over(&n, s);
     cr_expect_eq(n.questions, 1);
 }
 
@@ -204,5 +199,5 @@ Test(cache_claim, what_could_not_be_written_keeps_it)
     s->cache = NULL;
     cr_expect(n.stands);
     s->disk->fail_percent = 0;
-    scene_destroy(s);
+    scene_over(&n, s);
 }

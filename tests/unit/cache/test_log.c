@@ -295,6 +295,24 @@ Test(log, what_was_committed_is_replayed_the_newest_bytes_of_each_sector)
     desk_destroy(d);
 }
 
+Test(log, of_one_block_each_sector_comes_from_its_own_group)
+{
+    struct desk *d = desk_create(1);
+    cr_assert_eq(log_format(d, 1), CACHE_LOG_OK);
+    cr_assert_eq(put(d, 2, 0xff, 1), LOG_PUT);
+    cr_assert_eq(put(d, 3, 0x07, 2), LOG_PUT);
+    cr_assert(commit(d));
+    cr_assert_eq(put(d, 3, 0x7c, 3), LOG_PUT);
+    cr_assert(commit(d));
+    cr_assert_eq(log_open(d, 1), CACHE_LOG_OK);
+    cr_expect(reads(d, 2, 0xff, 1));
+    cr_expect(reads(d, 3, 0x03, 2));
+    cr_expect(reads(d, 3, 0x7c, 3));
+    cr_expect(zero(d, 3, 0x80));
+    cr_expect_eq(d->volume->requests[BLK_WRITE], 2, "blocks that follow each other go together");
+    desk_destroy(d);
+}
+
 Test(log, what_is_gone_is_not_replayed_and_what_was_put_after_it_is)
 {
     struct desk *d = desk_create(1);
