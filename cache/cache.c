@@ -82,7 +82,7 @@ static void below_tells(struct blk_watcher *watcher, struct blkdev *below, enum 
 
 static void cache_free(struct cache *c)
 {
-    commit_fini(c);
+    commit_detach(c);
     claim_fini(c);
     settle_fini(c);
     destage_fini(c);
@@ -186,7 +186,7 @@ struct cache *cache_create(struct blkdev *below, const struct cache_options *opt
     change_init(c);
     absorb_init(c);
     flush_init(c);
-    commit_init(c);
+    commit_attach(c);
     claim_init(c);
     mode_init(c);
     if (!recover(c)) {

@@ -346,8 +346,8 @@ bool settle_holds_drain(struct cache *c);
 bool settle_is_idle(const struct cache *c);
 
 /* commit.c; without a log these do nothing */
-void commit_init(struct cache *c);
-void commit_fini(struct cache *c);
+void commit_attach(struct cache *c);
+void commit_detach(struct cache *c);
 /* Is a flush answered when the log has what it covers? */
 bool commit_is_in_use(const struct cache *c);
 /* Answer it then. */

@@ -630,7 +630,7 @@ bool commit_is_idle(const struct cache *c)
     return rests && !m->lazy_asked && !m->tail_moving && !m->task.queued;
 }
 
-void commit_init(struct cache *c)
+void commit_attach(struct cache *c)
 {
     struct commit *m = &c->commit;
     STAILQ_INIT(&m->waiting);
@@ -643,7 +643,7 @@ void commit_init(struct cache *c)
         cache_log_use(c->o.log, &m->user);
 }
 
-void commit_fini(struct cache *c)
+void commit_detach(struct cache *c)
 {
     if (c->o.log != NULL)
         cache_log_use(c->o.log, NULL);
