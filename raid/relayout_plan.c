@@ -28,25 +28,29 @@
 
 /* --- shapes --- */
 
-const char *relayout_shape_init(struct relayout_shape *shape, const struct layout_spec *spec, uint64_t without,
-                                uint64_t start, const uint64_t *extent_by_layout_slot)
+void relayout_shape_place(struct relayout_shape *shape, uint64_t without, uint64_t start)
 {
+    unsigned i = 0;
     shape->start = start;
     memset(shape->slot, RELAYOUT_NOWHERE, sizeof shape->slot);
     memset(shape->layout_slot, RELAYOUT_NOWHERE, sizeof shape->layout_slot);
-    if (spec->members > RAID_MEMBERS_MAX - (unsigned)__builtin_popcountll(without))
-        return "an array does not have so many slots";
-    const char *wrong = layout_init(&shape->layout, spec, extent_by_layout_slot);
-    if (wrong != NULL)
-        return wrong;
-    unsigned i = 0;
-    for (unsigned slot = 0; slot < RAID_MEMBERS_MAX && i < spec->members; slot++) {
+    for (unsigned slot = 0; slot < RAID_MEMBERS_MAX && i < shape->layout.spec.members; slot++) {
         if (without >> slot & 1)
             continue;
         shape->slot[i] = (uint8_t)slot;
         shape->layout_slot[slot] = (uint8_t)i++;
     }
-    return NULL;
+}
+
+const char *relayout_shape_init(struct relayout_shape *shape, const struct layout_spec *spec, uint64_t without,
+                                uint64_t start, const uint64_t *extent_by_layout_slot)
+{
+    if (spec->members > RAID_MEMBERS_MAX - (unsigned)__builtin_popcountll(without))
+        return "an array does not have so many slots";
+    const char *wrong = layout_init(&shape->layout, spec, extent_by_layout_slot);
+    if (wrong == NULL)
+        relayout_shape_place(shape, without, start);
+    return wrong;
 }
 
 bool relayout_shape_survives(const struct relayout_shape *shape, uint64_t lost)
@@ -183,8 +187,8 @@ bool relayout_is_in_place(const struct relayout_shape *from, const struct relayo
                     (is_span(to) || to->layout.spec.level == RAID_JBOD);
         return both && end_to_end_is_in_place(from, to, size);
     }
-    if (density_compare(from, to) != 0)
-        return false; /* they drift apart */
+    if (from->start != to->start || density_compare(from, to) != 0)
+        return false; /* apart, or drifting apart */
     struct relayout r = {.from = *from, .to = *to, .size = size};
     uint64_t end = MIN(size, pattern(&r));
     for (uint64_t row = 0; row * to->layout.row_data < end; row++)

@@ -73,7 +73,9 @@ const char *relayout_plan(const struct relayout_request *request, struct relayou
 /* For who finds a relayout under way described on disk. NULL, or what layout_init() says. */
 const char *relayout_shape_init(struct relayout_shape *shape, const struct layout_spec *spec, uint64_t without,
                                 uint64_t start, const uint64_t *extent_by_layout_slot);
-/* M4, of two shapes with the same start. */
+/* The same without its layout, which is there already. */
+void relayout_shape_place(struct relayout_shape *shape, uint64_t without, uint64_t start);
+/* M4. */
 bool relayout_is_in_place(const struct relayout_shape *from, const struct relayout_shape *to, uint64_t size);
 /* M5. False: from position *stuck there is no step. Else *logged: bytes to logs, of all members, about. */
 bool relayout_is_passable(const struct relayout *r, uint64_t *stuck, uint64_t *logged);

@@ -58,6 +58,7 @@ static void header_write(const struct sb_label *label, uint8_t *out, size_t text
 {
     memcpy(out + OFF_MAGIC, magic, MAGIC_BYTES);
     put_le32(out + OFF_VERSION, FORMAT_VERSION);
+    put_le32(out + OFF_INCOMPAT, superblock_features(&label->array));
     put_le32(out + OFF_SLOT, label->slot);
     put_le32(out + OFF_TEXT_LEN, (uint32_t)text_len);
     put_le64(out + OFF_GENERATION, label->array.generation);
@@ -138,7 +139,11 @@ enum sb_verdict superblock_decode(const uint8_t *bytes, size_t len, struct sb_la
     if (!uuid_equal(&array, &label->array.uuid) || generation != label->array.generation)
         return refuse(SB_DAMAGED, why, why_len, "the superblock's header and text contradict each other");
     const char *sentence = superblock_check(label);
-    return sentence == NULL ? SB_VALID : refuse(SB_DAMAGED, why, why_len, sentence);
+    if (sentence != NULL)
+        return refuse(SB_DAMAGED, why, why_len, sentence);
+    if ((superblock_features(&label->array) & ~(uint32_t)KNOWN_INCOMPAT) != 0)
+        return refuse(SB_UNSUPPORTED, why, why_len, "the array uses features that this version does not know");
+    return SB_VALID;
 }
 
 /* --- the plan --- */

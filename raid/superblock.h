@@ -87,11 +87,25 @@ struct sb_scrub {
 /* Zeroes are being written to what was never written; FOREGROUND: and the volume is not served until that is over. */
 enum sb_init { SB_INIT_NONE, SB_INIT_BACKGROUND, SB_INIT_FOREGROUND };
 
+/*
+ * A relayout under way (docs/relayout.md). The new side is a volume of its own, with the old one's name; its rows beyond
+ * the position are unwritten, and so are the old one's that were passed.
+ */
+struct sb_relayout {
+    struct uuid from; /* the volume that this one is the new side of; nil: it is nobody's */
+    bool backward;
+    uint64_t position; /* bytes of the volume: raid/relayout_plan.h */
+    uint64_t logged;   /* the position up to which the log counts; the same: it does not */
+    uint64_t log_start, log_bytes; /* where in the headroom of each member; 0 bytes: there is none */
+};
+
 struct sb_volume {
     struct uuid uuid;
+    struct uuid key; /* under which its region map and journal entries are written; nil: uuid */
     char name[SB_NAME_SIZE];
     struct layout_spec spec; /* jbod: members is 1 */
     unsigned slot;           /* jbod: the member it lies on */
+    uint64_t without;        /* not jbod: slots that it passes over. The layout's slot i is the i-th of the others */
     uint64_t start,
         extent;    /* place in the data area of every member, bytes, multiples of 1 MiB (span: extent 0 = all) */
     uint64_t size; /* bytes the volume offers */
@@ -107,6 +121,7 @@ struct sb_volume {
     uint64_t min_rate, max_rate; /* bytes a second of all members together; 0: none */
     bool paused;
     uint64_t rebuilt; /* rows below it are done on members that are `filling`, but for those that are dirty */
+    struct sb_relayout relayout;
 };
 
 /*
@@ -165,6 +180,8 @@ size_t superblock_encode(const struct sb_label *label, uint8_t *out);
 
 enum sb_verdict { SB_VALID, SB_NONE /* no magic */, SB_DAMAGED, SB_UNSUPPORTED /* newer format or unknown feature */ };
 /*
+ * An array that makes use of a relayout is SB_UNSUPPORTED until there is somebody to go on with it.
+ *
  * `why` (may be NULL) gets a sentence when the verdict is not SB_VALID. *label is defined with SB_VALID; with
  * SB_UNSUPPORTED only what stands in the header is: array.uuid, array.generation, member, slot.
  */
@@ -180,6 +197,15 @@ size_t superblock_length(const uint8_t *header);
 const char *superblock_check(const struct sb_label *label);
 /* The layout of a volume of a description; false: it has none that can be. */
 bool superblock_layout(const struct sb_array *array, const struct sb_volume *volume, struct layout *layout);
+/*
+ * Both sides of the relayout whose new side this volume is, without a window; false: it is none's, or no layouts can be
+ * what it says.
+ */
+struct relayout;
+bool superblock_relayout(const struct sb_array *array, const struct sb_volume *volume, struct relayout *relayout);
+/* Features that somebody must know to do anything with this array: the header's incompat bits. */
+enum { SB_FEATURE_RELAYOUT = 1 };
+uint32_t superblock_features(const struct sb_array *array);
 /* Is it a name or identity that can be recorded: ended within `size` bytes, UTF-8, no control characters? */
 bool superblock_text_ok(const char *text, size_t size);
 

@@ -8,6 +8,7 @@
 
 #include "core/page.h"
 #include "raid/journal.h"
+#include "raid/superblock_text.h"
 
 #define BYTES_MAX (1ull << 56)
 
@@ -157,11 +158,15 @@ static const char *journals_check(const struct sb_array *a)
 bool superblock_layout(const struct sb_array *array, const struct sb_volume *volume, struct layout *layout)
 {
     uint64_t extent[RAID_MEMBERS_MAX] = {0};
-    for (unsigned i = 0; i < array->members_count; i++) {
-        uint64_t end = superblock_tail(array->members[i].size), start = array->data_start + volume->start;
+    unsigned i = 0;
+    for (unsigned slot = 0; slot < array->members_count; slot++) {
+        if (volume->without >> slot & 1)
+            continue;
+        uint64_t end = superblock_tail(array->members[slot].size), start = array->data_start + volume->start;
         extent[i] = volume->extent;
         if (volume->extent == 0) /* span: all that the member has */
             extent[i] = end > start ? end - start : 0;
+        i++;
     }
     return layout_init(layout, &volume->spec, extent) == NULL;
 }
@@ -182,6 +187,13 @@ static const char *scrub_check(const struct sb_scrub *scrub, const struct layout
     return NULL;
 }
 
+/* Slots that a volume may lie on. */
+static unsigned slots_left(const struct sb_array *a, const struct sb_volume *v)
+{
+    uint64_t all = a->members_count < 64 ? (1ull << a->members_count) - 1 : UINT64_MAX;
+    return (unsigned)__builtin_popcountll(all & ~v->without);
+}
+
 static const char *volume_place_check(const struct sb_array *a, const struct sb_volume *v)
 {
     if (v->start % MIB != 0 || v->extent % MIB != 0)
@@ -189,7 +201,9 @@ static const char *volume_place_check(const struct sb_array *a, const struct sb_
     if (v->extent == 0 && v->spec.level != RAID_SPAN)
         return "a volume has no extent";
     bool one = v->spec.level == RAID_JBOD;
-    if (one ? v->slot >= a->members_count : v->spec.members > a->members_count)
+    if (one && v->without != 0)
+        return "a volume on one member passes over some";
+    if (one ? v->slot >= a->members_count : v->spec.members > slots_left(a, v))
         return "a volume needs members that the array does not have";
     /* A larger member's rest is of use to jbod. */
     uint64_t room = one ? superblock_tail(a->members[v->slot].size) - a->data_start : a->data_bytes;
@@ -237,20 +251,25 @@ static const char *volume_check(const struct sb_array *a, const struct sb_volume
     return NULL;
 }
 
-/* jbod takes its slot of the members, all other levels slots 0 to members - 1. */
-static bool share_a_member(const struct sb_volume *a, const struct sb_volume *b)
+/* jbod takes its slot of the members, all other levels the first ones that they do not pass over. */
+static uint64_t slots_of(const struct sb_volume *v)
 {
-    bool one_a = a->spec.level == RAID_JBOD, one_b = b->spec.level == RAID_JBOD;
-    if (one_a && one_b)
-        return a->slot == b->slot;
-    return one_a ? a->slot < b->spec.members : !one_b || b->slot < a->spec.members;
+    if (v->spec.level == RAID_JBOD)
+        return 1ull << v->slot;
+    uint64_t slots = 0;
+    for (unsigned slot = 0, left = v->spec.members; slot < RAID_MEMBERS_MAX && left > 0; slot++)
+        if (!(v->without >> slot & 1)) {
+            slots |= 1ull << slot;
+            left--;
+        }
+    return slots;
 }
 
 static bool overlap(const struct sb_volume *a, const struct sb_volume *b)
 {
     uint64_t end_a = a->extent == 0 ? UINT64_MAX : a->start + a->extent;
     uint64_t end_b = b->extent == 0 ? UINT64_MAX : b->start + b->extent;
-    return a->start < end_b && b->start < end_a && share_a_member(a, b);
+    return a->start < end_b && b->start < end_a && (slots_of(a) & slots_of(b)) != 0;
 }
 
 static const char *volumes_check(const struct sb_array *a)
@@ -263,15 +282,16 @@ static const char *volumes_check(const struct sb_array *a)
             return why;
         for (unsigned j = 0; j < i; j++) {
             uint64_t other = a->volumes[j].map_block;
-            if (strcmp(v->name, a->volumes[j].name) == 0 || uuid_equal(&v->uuid, &a->volumes[j].uuid))
+            bool sides = superblock_are_sides(v, &a->volumes[j]);
+            if ((!sides && strcmp(v->name, a->volumes[j].name) == 0) || uuid_equal(&v->uuid, &a->volumes[j].uuid))
                 return "two volumes have the same name or UUID";
-            if (overlap(v, &a->volumes[j]))
+            if (!sides && overlap(v, &a->volumes[j]))
                 return "two volumes overlap";
             if (blocks[i] > 0 && other < v->map_block + blocks[i] && v->map_block < other + blocks[j])
                 return "the region maps of two volumes overlap";
         }
     }
-    return NULL;
+    return superblock_relayouts_check(a);
 }
 
 static const char *bad_blocks_check(const struct sb_array *a)

@@ -154,6 +154,7 @@ static const struct field member_fields[] = {
 
 static const struct field volume_fields[] = {
     UUID(sb_volume, uuid, "uuid"),
+    {"key", FIELD_UUID, offsetof(struct sb_volume, key), 0, NULL, true},
     TEXT(sb_volume, name, "name", SB_NAME_SIZE),
     WORD(sb_volume, spec.level, "level", level_words, false),
     WORD(sb_volume, spec.rotation, "rotation", rotation_words, false),
@@ -162,6 +163,7 @@ static const struct field volume_fields[] = {
     SMALL(sb_volume, spec.copies, "copies", RAID_MEMBERS_MAX),
     SMALL(sb_volume, spec.chunk, "chunk", 16 * MIB),
     SMALL(sb_volume, slot, "slot", RAID_MEMBERS_MAX - 1),
+    OPTIONAL(sb_volume, without, "without", NUMBER_MAX),
     NUMBER(sb_volume, start, "start", BYTES_MAX),
     NUMBER(sb_volume, extent, "extent", BYTES_MAX),
     NUMBER(sb_volume, size, "size", NUMBER_MAX),
@@ -188,6 +190,12 @@ static const struct field volume_fields[] = {
     NUMBER(sb_volume, max_rate, "max_rate", NUMBER_MAX),
     BOOL(sb_volume, paused, "paused", true),
     NUMBER(sb_volume, rebuilt, "rebuilt", NUMBER_MAX),
+    {"relayout_from", FIELD_UUID, offsetof(struct sb_volume, relayout.from), 0, NULL, true},
+    BOOL(sb_volume, relayout.backward, "relayout_backward", true),
+    OPTIONAL(sb_volume, relayout.position, "relayout_position", NUMBER_MAX),
+    OPTIONAL(sb_volume, relayout.logged, "relayout_logged", NUMBER_MAX),
+    OPTIONAL(sb_volume, relayout.log_start, "relayout_log_start", BYTES_MAX),
+    OPTIONAL(sb_volume, relayout.log_bytes, "relayout_log_bytes", BYTES_MAX),
 };
 
 static const struct field journal_fields[] = {

@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/crc32c.h"
 #include "core/log.h"
-#include "raid/superblock.h"
+#include "raid/superblock_text.h"
 #include "tests/unit/raid/labels.h"
 #include "tests/unit/lib/testloop.h"
 
@@ -163,6 +163,19 @@ Test(superblock, the_largest_description_fits_its_slot)
     expect_round_trip(&label);
     cr_expect_gt(strlen(label.array.kept), 4000);
     cr_expect_str_eq(read_back.array.kept, label.array.kept);
+}
+
+/* Twice as many as can be, with numbers as long as they can be. */
+Test(superblock, relayouts_of_all_volumes_fit_beside_all_the_rest)
+{
+    struct sb_label label = largest();
+    for (unsigned i = 0; i < SB_VOLUMES_MAX; i++) {
+        struct sb_volume *v = &label.array.volumes[i];
+        v->key = label_uuid(LABEL_UUID_VOLUME, 100 + i);
+        v->without = INT64_MAX;
+        v->relayout = (struct sb_relayout){v->key, true, INT64_MAX, INT64_MAX, 1ull << 56, 1ull << 56};
+    }
+    cr_expect_gt(superblock_text_write(&label.array, (char *)bytes, SB_SLOT_BYTES - 4096), 0);
 }
 
 Test(superblock, what_is_kept_with_a_volume_is_found_by_its_name)
