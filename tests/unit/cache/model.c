@@ -749,8 +749,9 @@ static void model_destroy(struct model *m)
 static struct model *model_live(struct model *m, unsigned life)
 {
     const struct model_options *o = m->o;
+    const unsigned steps[] = {8, o->requests, o->requests, 5 * o->requests}; /* the last: perhaps while it closes */
     if (life < o->kills)
-        m->kill_in = 1 + (unsigned)pick(m, pick(m, 3) ? o->requests : 8);
+        m->kill_in = 1 + (unsigned)pick(m, steps[pick(m, ARRAY_LENGTH(steps))]);
     model_start(m);
     if (life > 0 && pick(m, 2))
         look_through_cache(m, false);
