@@ -39,6 +39,7 @@ bool dirt_again(struct cache *c, struct block *b, uint8_t sectors)
     struct line *line = sectors == 0 ? NULL : line_get(&c->lines, block_number(b) / c->lines.blocks);
     if (line == NULL)
         return sectors == 0;
+    c->drain_wanted = c->drain_wanted || c->draining; /* it does not cover what becomes dirty now */
     dirt_add(c, line, b, sectors);
     line_settle(&c->lines, line);
     dirt_settle(c, b, (uint8_t)(b->settling & ~sectors));

@@ -41,6 +41,11 @@ static void on_claim(struct cache_owner *owner, struct cache *cache, bool held)
     cache_claimed(cache, held, true);
 }
 
+static void no_task(struct task *task)
+{
+    (void)task;
+}
+
 static struct stand *stand_create(enum cache_protection protection)
 {
     struct stand *t = calloc(1, sizeof *t);
@@ -393,6 +398,32 @@ Test(cache_arena, a_discard_is_durable_before_what_was_dirty_is_withdrawn)
     cr_expect_eq(scene_wait(t->s, &call), BLK_OK);
     cr_expect_eq(arena_published(t->arena), 0);
     cr_expect_eq(t->s->disk->stable[0], 0);
+    stand_close(t);
+}
+
+Test(cache_arena, a_drain_is_not_over_while_what_a_flush_failed_for_is_dirty_again)
+{
+    struct stand *t = stand_create(CACHE_PROTECT_PMEM);
+    t->options.idle_ms = 1;
+    struct stand *next = stand_after(t, SCENE_ROW, SCENE_DISK);
+    struct trialdisk *disk = next->s->disk;
+    put(next, 0, 1);
+    pass(next, SECOND / 2);
+    cr_assert_eq(status_of(next).settling_bytes, 4096);
+    disk->hold = true;
+    pass(next, SECOND);
+    cr_assert_eq(disk->requests[BLK_FLUSH], 1);
+    for (unsigned i = 0; i < TRIAL_SLOTS; i++)
+        if (disk->slots[i].req != NULL)
+            disk->slots[i].req->status = BLK_GONE;
+    struct task closed = {.run = no_task};
+    blk_close(cache_dev(next->s->cache), &closed);
+    trialdisk_release(disk);
+    testloop_run(next->s->t);
+    next->s->cache = NULL;
+    cr_expect_eq(arena_published(next->arena), 0);
+    cr_expect(!next->claimed && is_stable(next, 0, 1));
+    stand_close(next);
     stand_close(t);
 }
 
