@@ -258,7 +258,7 @@ system: all loads
 SAN_TESTS := $(wildcard tests/system/test_cache.sh tests/system/test_nbd_raw.sh tests/system/test_nbd_stop.sh tests/system/test_levels.sh \
              tests/system/test_hostile.sh tests/system/test_cli.sh tests/system/test_access.sh \
              tests/system/test_iscsi_pdu.sh tests/system/test_remote_faults.sh tests/system/test_nbd_tls.sh \
-             tests/system/test_power_sources.sh)
+             tests/system/test_power_sources.sh tests/system/test_arena.sh tests/system/test_cache_log.sh)
 system-san:
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined all
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined system TESTS="$(SAN_TESTS)"
@@ -277,7 +277,7 @@ soak: all
 soak-kill: all
 	$(Q)LOOPS=$(LOOPS) EVERY=10 TEST_TIMEOUT=$$(( $(LOOPS) * 30 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_members.sh
 soak-cache: all
-	$(Q)LOOPS=$(LOOPS) TEST_TIMEOUT=$$(( $(LOOPS) * 30 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_arena.sh
+	$(Q)LOOPS=$(LOOPS) TEST_TIMEOUT=$$(( $(LOOPS) * 30 + 600 )) tests/system/run.sh $(B) tests/system/test_kill_protected.sh
 fmt:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 lint: layers lint-docs lint-shape

@@ -39,6 +39,7 @@ bool cache_claim_read(const struct sb_array *description, unsigned volume, struc
         text_format(out->kind, sizeof out->kind, "%s", kind);
     if (id != NULL)
         uuid_parse(id, &out->id);
+    out->generation = (uint64_t)json_integer_value(json_object_get(json, "generation"));
     json_decref(json);
     free(text);
     return text != NULL;
@@ -48,7 +49,8 @@ void cache_claim_write(const struct cache_claim *claim, char *out, size_t len)
 {
     char id[UUID_TEXT_SIZE];
     uuid_format(&claim->id, id);
-    text_format(out, len, "{\"kind\": \"%s\", \"id\": \"%s\"}", claim->kind, id);
+    text_format(out, len, "{\"kind\": \"%s\", \"id\": \"%s\", \"generation\": %llu}", claim->kind, id,
+                (unsigned long long)claim->generation);
 }
 
 /* --- held volumes --- */
@@ -238,7 +240,7 @@ static bool hold_torn(struct live_array *live, const char *volume, struct arena_
     return false;
 }
 
-static bool hold(struct live_array *live, const char *volume, const struct cache_claim *claim, const char *why)
+bool live_hold_claim(struct live_array *live, const char *volume, const struct cache_claim *claim, const char *why)
 {
     char id[UUID_TEXT_SIZE], reason[512];
     uuid_format(&claim->id, id);
@@ -254,15 +256,15 @@ static bool claimed_arena(struct appliance *a, struct live_array *live, const st
 {
     struct arena_place *place = place_of_id(a, &claim->id);
     if (place == NULL)
-        return hold(live, volume->name, claim, "which is not here");
+        return live_hold_claim(live, volume->name, claim, "which is not here");
     if (!in_history(description, &place->report.identity.fork))
-        return hold(live, volume->name, claim,
-                    "which the array went on with under another history, without the disks that are here now");
+        return live_hold_claim(live, volume->name, claim,
+                               "which is of another history: the array went on without the disks that are here now");
     if (place->report.torn_blocks > 0 && !place->accept_torn)
         return hold_torn(live, volume->name, place);
     out->arena = arena_open(&place->memory, place->accept_torn);
     if (out->arena == NULL)
-        return hold(live, volume->name, claim, "for which there is no memory");
+        return live_hold_claim(live, volume->name, claim, "for which there is no memory");
     if (place->report.torn_blocks > 0)
         log_error("volume %s/%s: %llu torn blocks were given up: what the volume has there is older", live->name,
                   volume->name, (unsigned long long)place->report.torn_blocks);
@@ -391,6 +393,16 @@ static void new_arena(struct appliance *a, struct live_array *live, const struct
     arena_place_look(place);
 }
 
+static bool begin_foothold(struct live_array *live, const char *volume, struct foothold *foothold)
+{
+    if (foothold->place != NULL)
+        foothold->place->in_use = true;
+    if (foothold->through[0] != '\0')
+        log_error("volume %s/%s: its cache writes through: %s", live->name, volume, foothold->through);
+    live_hold_end(live, volume);
+    return true;
+}
+
 bool live_foothold(struct appliance *a, struct live_array *live, const struct sb_array *description, unsigned index,
                    const struct config_array *array, const struct config_volume *config, struct foothold *out)
 {
@@ -399,20 +411,22 @@ bool live_foothold(struct appliance *a, struct live_array *live, const struct sb
     bool claimed = cache_claim_read(description, index, &claim);
     enum config_arena wanted = config != NULL ? config_cache_arena(&config->cache) : CONFIG_ARENA_NONE;
     *out = (struct foothold){0};
+    bool logged = config != NULL && config_cache_protection(&config->cache) == CACHE_PROTECT_JOURNAL;
+    if (logged && (!claimed || strcmp(claim.kind, "log") == 0)) {
+        if (!live_log_foothold(a, live, description, volume, &config->cache.journal, claimed ? &claim : NULL, out))
+            return false;
+        return begin_foothold(live, volume->name, out);
+    }
     if (claimed && strcmp(claim.kind, "arena") != 0)
-        return hold(live, volume->name, &claim, "which the config does not name for this volume any more");
+        return live_hold_claim(live, volume->name, &claim, "which the config does not name for this volume any more");
     if (claimed && wanted == CONFIG_ARENA_NONE)
-        return hold(live, volume->name, &claim, "and the config gives this volume no cache with an arena any more");
+        return live_hold_claim(live, volume->name, &claim,
+                               "and the config gives this volume no cache with an arena any more");
     if (claimed && !claimed_arena(a, live, description, volume, &claim, out))
         return false;
     if (!claimed && wanted != CONFIG_ARENA_NONE)
         new_arena(a, live, array, config, description, volume, out);
-    if (out->place != NULL)
-        out->place->in_use = true;
-    if (out->through[0] != '\0')
-        log_error("volume %s/%s: its cache writes through: %s", live->name, volume->name, out->through);
-    live_hold_end(live, volume->name);
-    return true;
+    return begin_foothold(live, volume->name, out);
 }
 
 /* --- what is kept, and giving it up --- */
@@ -504,10 +518,18 @@ static void run_forget_claim(struct sync_call *call)
     array_volume_keep(c->live->array, volume, CACHE_CLAIM_NAME, NULL, &c->array_call);
 }
 
+bool live_claim_forget(struct appliance *a, struct live_array *live, const char *volume)
+{
+    struct forget_call c = {.live = live, .volume = volume};
+    sync_call(&c.call, reactor_loop(live->home), run_forget_claim);
+    if (c.array_call.error != 0)
+        text_format(a->message, sizeof a->message, "%s", c.array_call.message);
+    return c.array_call.error == 0;
+}
+
 static const char *discard_hold(struct appliance *a, struct live_array *live, struct live_hold *hold, bool yes,
                                 char *lost, size_t len)
 {
-    struct forget_call c = {.live = live, .volume = hold->volume};
     if (hold->torn != NULL)
         text_format(lost, len, "of volume %s/%s: %s. These are written, the damaged ones keep what the volume has",
                     live->name, hold->volume, hold->reason);
@@ -519,12 +541,8 @@ static const char *discard_hold(struct appliance *a, struct live_array *live, st
     log_warn("discarded by hand: %s", lost);
     if (hold->torn != NULL)
         hold->torn->accept_torn = true;
-    else
-        sync_call(&c.call, reactor_loop(live->home), run_forget_claim);
-    if (c.array_call.error != 0) {
-        text_format(a->message, sizeof a->message, "%s", c.array_call.message);
+    else if (!live_claim_forget(a, live, hold->volume))
         return a->message;
-    }
     live_serve(a, a->config, NULL, NULL);
     return NULL;
 }

@@ -46,10 +46,11 @@ static void on_change(struct cache_owner *owner, struct cache *cache)
     struct live_cache *c = container_of(owner, struct live_cache, owner);
     struct cache_status status;
     cache_status(cache, &status);
-    if (c->said != NULL && status.mode == c->mode && status.reason == c->said)
+    if (c->told && status.mode == c->mode && status.reason == c->said)
         return;
     c->mode = status.mode;
     c->said = status.reason;
+    c->told = true;
     if (status.reason != NULL)
         log_warn("cache %s: write-back is %s: %s", cache_dev(cache)->name, cache_mode_name(status.mode), status.reason);
     else
@@ -67,12 +68,21 @@ static void claim_kept(struct array_call *call)
     cache_claimed(c->cache, c->claims, call->error == 0);
 }
 
+static struct cache_claim claim_of(const struct live_cache *c)
+{
+    struct cache_log_status status;
+    if (c->log.log == NULL)
+        return (struct cache_claim){"arena", arena_identity(c->arena)->arena, 0};
+    cache_log_status(c->log.log, &status);
+    return (struct cache_claim){"log", status.log, status.generation};
+}
+
 static void on_claim(struct cache_owner *owner, struct cache *cache, bool held)
 {
     struct live_cache *c = container_of(owner, struct live_cache, owner);
     const struct sb_array *description = array_description(c->array->array);
-    struct cache_claim claim = {"arena", arena_identity(c->arena)->arena};
-    char text[128];
+    struct cache_claim claim = claim_of(c);
+    char text[192];
     unsigned volume = 0;
     ASSERT(cache == c->cache);
     while (strcmp(description->volumes[volume].name, c->volume) != 0)
@@ -93,6 +103,7 @@ static struct cache_options options_of(const struct config_cache *config, const 
                                   .protection = config_cache_protection(config),
                                   .flush_when_bad = strcmp(config->when_bad.text, "flush") == 0,
                                   .arena = foothold->arena,
+                                  .log = foothold->log.log,
                                   .claimed = foothold->claimed};
 }
 
@@ -102,11 +113,13 @@ static void run_create(struct sync_call *call)
     struct live_array *live = c->live;
     char name[2 * SB_NAME_SIZE];
     struct cache_options options = options_of(&c->config->cache, &c->foothold);
+    bool claims = c->foothold.arena != NULL || c->foothold.log.log != NULL;
     struct live_cache *entry = &live->caches[live->caches_count];
-    *entry = (struct live_cache){.owner = {.changed = on_change, .claim = c->foothold.arena != NULL ? on_claim : NULL},
+    *entry = (struct live_cache){.owner = {.changed = on_change, .claim = claims ? on_claim : NULL},
                                  .battery = options.protection == CACHE_PROTECT_BATTERY,
                                  .array = live,
                                  .arena = c->foothold.arena,
+                                 .log = c->foothold.log,
                                  .place = c->foothold.place};
     text_format(entry->volume, sizeof entry->volume, "%s", c->config->name.text);
     text_format(entry->through, sizeof entry->through, "%s", c->foothold.through);
@@ -150,8 +163,9 @@ static bool is_served(struct appliance *a, const struct live_array *live, const 
 }
 
 /* No cache stands on it. */
-static void foothold_drop(struct appliance *a, struct foothold *foothold)
+static void foothold_drop(struct appliance *a, struct live_array *live, struct foothold *foothold)
 {
+    live_log_close(live, &foothold->log);
     if (foothold->arena != NULL)
         arena_close(foothold->arena);
     if (foothold->place != NULL)
@@ -176,7 +190,7 @@ static void start_one(struct appliance *a, struct live_array *live, const struct
     sync_call(&c.call, reactor_loop(live->home), run_create);
     if (!c.failed)
         return;
-    foothold_drop(a, &c.foothold);
+    foothold_drop(a, live, &c.foothold);
     if (c.foothold.claimed)
         live_hold(live, name, "there is no memory for the cache that its newest bytes are in");
     else
@@ -302,6 +316,7 @@ void live_caches_close(struct appliance *a, struct live_array *live)
     for (; live->caches_count > 0; live->caches_count--) {
         struct cache_call c = {.entry = &live->caches[live->caches_count - 1]};
         sync_call(&c.call, reactor_loop(live->home), run_close);
+        live_log_close(live, &c.entry->log);
         if (c.entry->place == NULL)
             continue;
         c.entry->place->memory.over = NULL;
@@ -315,13 +330,19 @@ struct dirt_call {
     uint64_t bytes;
 };
 
+/* In an arena; what was flushed into a log, too, and nothing else was promised. */
+static bool outlives_closing(const struct live_cache *c, const struct cache_status *status)
+{
+    return status->claimed && (c->arena != NULL || c->log.log != NULL);
+}
+
 static void run_dirty(struct sync_call *call)
 {
     struct dirt_call *c = container_of(call, struct dirt_call, call);
     for (unsigned i = 0; i < c->live->caches_count; i++) {
         struct cache_status status;
         cache_status(c->live->caches[i].cache, &status);
-        c->bytes += status.claimed && c->live->caches[i].arena != NULL ? 0 : status.dirty_bytes;
+        c->bytes += outlives_closing(&c->live->caches[i], &status) ? 0 : status.dirty_bytes;
     }
     sync_finish(call);
 }
@@ -384,23 +405,37 @@ static json_t *reason_json(const struct live_cache *c, const struct cache_status
     return s->reason != NULL ? json_string(s->reason) : json_null();
 }
 
-json_t *live_cache_json(const struct live_array *live, const char *volume, const struct cache_status *s)
+void live_cache_look(const struct live_array *live, const char *volume, struct cache_status *status,
+                     struct cache_log_status *log)
+{
+    const struct live_cache *c = live_cache_entry(live, volume);
+    *status = (struct cache_status){0};
+    *log = (struct cache_log_status){0};
+    if (c != NULL)
+        cache_status(c->cache, status);
+    if (c != NULL && c->log.log != NULL)
+        cache_log_status(c->log.log, log);
+}
+
+json_t *live_cache_json(const struct live_array *live, const char *volume, const struct cache_status *s,
+                        const struct cache_log_status *log)
 {
     const struct live_cache *c = live_cache_entry(live, volume);
     if (c == NULL || s->bytes == 0)
         return json_null();
-    return json_pack("{s:s, s:o, s:b, s:b, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:I, s:I, "
-                     "s:I, s:I}",
-                     "mode", cache_mode_name(s->mode), "reason", reason_json(c, s), "volatile", s->volatile_cache,
-                     "claimed", s->claimed && c->arena != NULL, "arena", arena_json(c), "policy", s->policy,
-                     "size_bytes", (json_int_t)s->bytes, "used_bytes", (json_int_t)s->used_bytes, "overhead_bytes",
-                     (json_int_t)s->overhead_bytes, "cache_dirty_bytes", (json_int_t)s->dirty_bytes,
-                     "dirty_limit_bytes", (json_int_t)s->dirty_limit, "hits", (json_int_t)s->hits, "misses",
-                     (json_int_t)s->misses, "hit_bytes", (json_int_t)s->hit_bytes, "ahead_bytes",
-                     (json_int_t)s->ahead_bytes, "ahead_used_bytes", (json_int_t)s->ahead_used_bytes,
-                     "ahead_wasted_bytes", (json_int_t)s->ahead_wasted_bytes, "absorbed", (json_int_t)s->absorbed,
-                     "absorbed_bytes", (json_int_t)s->absorbed_bytes, "through", (json_int_t)s->through, "delayed",
-                     (json_int_t)s->delayed, "destaged_bytes", (json_int_t)s->destaged_bytes, "destage_errors",
-                     (json_int_t)s->destage_errors, "destage_bytes_per_second", (json_int_t)s->destage_rate);
+    return json_pack(
+        "{s:s, s:o, s:b, s:b, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:I, s:I, s:I, "
+        "s:I, s:I}",
+        "mode", cache_mode_name(s->mode), "reason", reason_json(c, s), "volatile", s->volatile_cache, "claimed",
+        s->claimed && (c->arena != NULL || c->log.log != NULL), "arena", arena_json(c), "log",
+        live_log_json(&c->log, log), "policy", s->policy, "size_bytes", (json_int_t)s->bytes, "used_bytes",
+        (json_int_t)s->used_bytes, "overhead_bytes", (json_int_t)s->overhead_bytes, "cache_dirty_bytes",
+        (json_int_t)s->dirty_bytes, "dirty_limit_bytes", (json_int_t)s->dirty_limit, "hits", (json_int_t)s->hits,
+        "misses", (json_int_t)s->misses, "hit_bytes", (json_int_t)s->hit_bytes, "ahead_bytes",
+        (json_int_t)s->ahead_bytes, "ahead_used_bytes", (json_int_t)s->ahead_used_bytes, "ahead_wasted_bytes",
+        (json_int_t)s->ahead_wasted_bytes, "absorbed", (json_int_t)s->absorbed, "absorbed_bytes",
+        (json_int_t)s->absorbed_bytes, "through", (json_int_t)s->through, "delayed", (json_int_t)s->delayed,
+        "destaged_bytes", (json_int_t)s->destaged_bytes, "destage_errors", (json_int_t)s->destage_errors,
+        "destage_bytes_per_second", (json_int_t)s->destage_rate);
 }

@@ -9,6 +9,7 @@
 struct cache_claim {
     char kind[8]; /* "arena", "log" */
     struct uuid id;
+    uint64_t generation; /* of a log: see cache/log.h, L2 */
 };
 /* False: nothing is claimed. */
 bool cache_claim_read(const struct sb_array *description, unsigned volume, struct cache_claim *out);
@@ -18,6 +19,7 @@ void cache_claim_write(const struct cache_claim *claim, char *out, size_t len);
 struct foothold {
     struct arena_place *place; /* NULL: plain memory */
     struct arena *arena;
+    struct live_log log;
     bool claimed;
     char through[512]; /* why nothing may be promised; "": it may */
 };
@@ -35,6 +37,21 @@ void live_place_rest(struct appliance *a, struct arena_place *place);
 
 struct live_hold *live_hold_find(struct live_array *live, const char *volume);
 struct live_hold *live_hold(struct live_array *live, const char *volume, const char *reason);
+/* In the words of what it claims; `why`: what of that cannot be had. Returns false. */
+bool live_hold_claim(struct live_array *live, const char *volume, const struct cache_claim *claim, const char *why);
 void live_hold_end(struct live_array *live, const char *volume);
+
+/* Strike out what the volume claims. False: a->message. */
+bool live_claim_forget(struct appliance *a, struct live_array *live, const char *volume);
+
+/* --- appliance_log.c --- */
+
+/* As live_foothold(), for the protection journal; claim NULL: nothing is. */
+bool live_log_foothold(struct appliance *a, struct live_array *live, const struct sb_array *description,
+                       const struct sb_volume *volume, const struct config_strings *paths,
+                       const struct cache_claim *claim, struct foothold *out);
+/* No cache uses it any more. */
+void live_log_close(struct live_array *live, struct live_log *log);
+json_t *live_log_json(const struct live_log *log, const struct cache_log_status *status);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "cache/cache.h"
+#include "cache/log.h"
 #include "daemon/appliance.h"
 #include "daemon/arena_place.h"
 #include "daemon/listener.h"
@@ -40,18 +41,26 @@ struct live_spare {
     time_t asked_s;           /* of another machine: when it was looked at (monotonic) */
 };
 
+/* The log of a cache and its devices: daemon/appliance_log.c. `log` NULL: it has none. */
+struct live_log {
+    struct cache_log *log;
+    struct live_disk disks[LOG_DEVICES];
+};
+
 /* The cache over a volume: daemon/appliance_cache.c. All but what is found by name belongs to the array's home. */
 struct live_cache {
     char volume[SB_NAME_SIZE];
     struct cache *cache;
     struct cache_owner owner;
     bool battery;         /* is what it promises by */
-    enum cache_mode mode; /* as logged */
+    bool told;
+    enum cache_mode mode; /* as logged, once it was */
     const char *said;
     struct arena *arena; /* NULL: plain memory */
     struct live_array *array;
     struct array_call claim_call; /* that keeps the claim, or forgets it */
     bool claims;
+    struct live_log log;
     /* The worker's. */
     struct arena_place *place; /* of the arena */
     char through[512];         /* why it promises nothing, though the config says it should; "": it does */
@@ -332,7 +341,11 @@ uint64_t live_caches_dirty(struct live_array *live);
 /* What is dirty goes to the array first, or stays in its arena. Nobody uses them any more. */
 void live_caches_close(struct appliance *a, struct live_array *live);
 /* NULL: the volume has none. */
-json_t *live_cache_json(const struct live_array *live, const char *volume, const struct cache_status *status);
+json_t *live_cache_json(const struct live_array *live, const char *volume, const struct cache_status *status,
+                        const struct cache_log_status *log);
+/* On the home: zeroes if the volume has no cache, or that no log. */
+void live_cache_look(const struct live_array *live, const char *volume, struct cache_status *status,
+                     struct cache_log_status *log);
 
 /* --- appliance_arena.c --- */
 

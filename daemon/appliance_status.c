@@ -19,6 +19,7 @@ struct info_call {
     struct array_scrub_info scrub[SB_VOLUMES_MAX];
     struct array_lost lost[SB_VOLUMES_MAX];
     struct cache_status caches[SB_VOLUMES_MAX]; /* bytes 0: none */
+    struct cache_log_status logs[SB_VOLUMES_MAX];
     bool volume_there[SB_VOLUMES_MAX];
 };
 
@@ -38,9 +39,7 @@ static void run_info(struct sync_call *call)
         array_scrub_info(c->live->array, i, &c->scrub[i]);
         if (dev != NULL)
             array_lost(c->live->array, i, &c->lost[i]);
-        struct cache *cache = live_cache_find(c->live, c->description.volumes[i].name);
-        if (cache != NULL)
-            cache_status(cache, &c->caches[i]);
+        live_cache_look(c->live, c->description.volumes[i].name, &c->caches[i], &c->logs[i]);
     }
     sync_finish(call);
 }
@@ -86,7 +85,8 @@ static json_t *held_json(struct live_array *live, const char *volume)
 
 static json_t *volume_json(struct live_array *live, const struct sb_volume *volume, const struct blk_counters *counters,
                            const struct array_usage *usage, const struct array_scrub_info *scrub,
-                           const struct array_lost *lost, const struct cache_status *cache)
+                           const struct array_lost *lost, const struct cache_status *cache,
+                           const struct cache_log_status *log)
 {
     char uuid[UUID_TEXT_SIZE];
     uuid_format(&volume->uuid, uuid);
@@ -99,7 +99,7 @@ static json_t *volume_json(struct live_array *live, const struct sb_volume *volu
                      "written_bytes", (json_int_t)counters->bytes[BLK_WRITE], "used_bytes",
                      (json_int_t)usage->written_bytes, "dirty_bytes", (json_int_t)usage->dirty_bytes, "scrub",
                      scrub_json(scrub), "lost_bytes", (json_int_t)lost->bytes, "lost", lost_json(lost), "init",
-                     sb_init_name(volume->init), "cache", live_cache_json(live, volume->name, cache), "held",
+                     sb_init_name(volume->init), "cache", live_cache_json(live, volume->name, cache, log), "held",
                      held_json(live, volume->name));
 }
 
@@ -135,7 +135,7 @@ static json_t *array_json(struct live_array *live)
     for (unsigned i = 0; i < c->description.volumes_count; i++)
         if (c->volume_there[i])
             json_array_append_new(volumes, volume_json(live, &c->description.volumes[i], &c->counters[i], &c->usage[i],
-                                                       &c->scrub[i], &c->lost[i], &c->caches[i]));
+                                                       &c->scrub[i], &c->lost[i], &c->caches[i], &c->logs[i]));
     for (unsigned i = 0; i < c->info.jobs_count; i++)
         json_array_append_new(jobs, job_json(&c->info.jobs[i]));
     char uuid[UUID_TEXT_SIZE];

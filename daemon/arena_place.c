@@ -58,10 +58,12 @@ static bool place_map(struct arena_place *place, uint64_t bytes, char *why, size
 static bool place_fill(struct arena_place *place, uint64_t bytes, char *why, size_t why_len)
 {
     int error = ftruncate(place->fd, 0) != 0 ? errno : posix_fallocate(place->fd, 0, (off_t)bytes);
-    if (error == 0)
-        return place_map(place, bytes, why, why_len);
-    text_format(why, why_len, "%s: %llu MiB for the arena cannot be had: %s",
-                place->path[0] != '\0' ? place->path : "memory", (unsigned long long)(bytes >> 20), strerror(error));
+    if (error == 0 && place_map(place, bytes, why, why_len))
+        return true;
+    if (error != 0)
+        text_format(why, why_len, "%s: %llu MiB for the arena cannot be had: %s",
+                    place->path[0] != '\0' ? place->path : "memory", (unsigned long long)(bytes >> 20),
+                    strerror(error));
     if (ftruncate(place->fd, 0) != 0)
         log_warn("%s cannot be cut back: %s", place->path, strerror(errno));
     return false;

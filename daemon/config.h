@@ -46,6 +46,7 @@ struct config_cache {
     unsigned line;
     uint64_t size; /* bytes; 0: no cache */
     struct config_text write, protection, when_bad, read_ahead, arena;
+    struct config_strings journal;
 };
 
 struct config_volume {

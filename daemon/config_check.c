@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/log_record.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "daemon/config_power.h"
@@ -161,6 +162,18 @@ static void check_arena(struct checker *c, const struct config_volume *volume)
                volume->name.text);
 }
 
+static void check_log(struct checker *c, const struct config_volume *volume)
+{
+    const struct config_strings *journal = &volume->cache.journal;
+    bool logged = strcmp(volume->cache.protection.text, "journal") == 0;
+    if (logged != (journal->count > 0))
+        report(c, volume->cache.line, "journal", "of volume \"%s\": protection journal needs it, and no other does",
+               volume->name.text);
+    else if (journal->count > LOG_DEVICES)
+        report(c, volume->cache.line, "journal", "of volume \"%s\": one disk, or two that hold the same, not %u",
+               volume->name.text, journal->count);
+}
+
 static void check_cache(struct checker *c, const struct config_volume *volume)
 {
     static const char *const writes[] = {"through", "back", NULL};
@@ -179,6 +192,7 @@ static void check_cache(struct checker *c, const struct config_volume *volume)
     if (strcmp(cache->when_bad.text, "strict") != 0 && strcmp(cache->protection.text, "battery") != 0)
         report(c, cache->line, "when_bad", "of volume \"%s\": it is for protection = \"battery\"", volume->name.text);
     check_arena(c, volume);
+    check_log(c, volume);
     if (strcmp(cache->protection.text, "battery") == 0 && config_power_sources(&c->config->power) == 0)
         report(c, cache->line, "protection",
                "of volume \"%s\": there is no power source to say whether there is a "
@@ -294,32 +308,45 @@ static void check_disks(struct checker *c)
         check_uri(c, &c->config->disks.items[d], "disks");
 }
 
+static unsigned times_in(const struct config_strings *list, const char *path)
+{
+    unsigned times = 0;
+    for (unsigned i = 0; i < list->count; i++)
+        times += strcmp(list->items[i].text, path) == 0;
+    return times;
+}
+
 /* Paths in all the lists of disks and journals. */
 static unsigned times_named(const struct config_list *arrays, const char *path)
 {
     unsigned times = 0;
     for (unsigned i = 0; i < arrays->count; i++) {
         const struct config_array *array = config_item(arrays, struct config_array, i);
-        for (unsigned d = 0; d < array->disks.count; d++)
-            times += strcmp(array->disks.items[d].text, path) == 0;
-        for (unsigned d = 0; d < array->journal.count; d++)
-            times += strcmp(array->journal.items[d].text, path) == 0;
+        times += times_in(&array->disks, path) + times_in(&array->journal, path);
+        for (unsigned v = 0; v < array->volumes.count; v++)
+            times += times_in(&config_item(&array->volumes, struct config_volume, v)->cache.journal, path);
     }
     return times;
 }
 
+static void check_journal(struct checker *c, const struct config_strings *journal)
+{
+    for (unsigned d = 0; d < journal->count; d++) {
+        if (times_named(&c->config->arrays, journal->items[d].text) > 1)
+            report(c, journal->items[d].line, "journal", "\"%s\" is given twice", journal->items[d].text);
+        if (strlen(journal->items[d].text) > CONFIG_PATH_MAX)
+            report(c, journal->items[d].line, "journal", "is longer than %d bytes", CONFIG_PATH_MAX);
+        check_uri(c, &journal->items[d], "journal");
+    }
+}
+
 static void check_journals(struct checker *c)
 {
-    const struct config_list *arrays = &c->config->arrays;
-    for (unsigned i = 0; i < arrays->count; i++) {
-        const struct config_strings *journal = &config_item(arrays, struct config_array, i)->journal;
-        for (unsigned d = 0; d < journal->count; d++) {
-            if (times_named(arrays, journal->items[d].text) > 1)
-                report(c, journal->items[d].line, "journal", "\"%s\" is given twice", journal->items[d].text);
-            if (strlen(journal->items[d].text) > CONFIG_PATH_MAX)
-                report(c, journal->items[d].line, "journal", "is longer than %d bytes", CONFIG_PATH_MAX);
-            check_uri(c, &journal->items[d], "journal");
-        }
+    for (unsigned i = 0; i < c->config->arrays.count; i++) {
+        const struct config_array *array = config_item(&c->config->arrays, struct config_array, i);
+        check_journal(c, &array->journal);
+        for (unsigned v = 0; v < array->volumes.count; v++)
+            check_journal(c, &config_item(&array->volumes, struct config_volume, v)->cache.journal);
     }
 }
 

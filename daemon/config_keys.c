@@ -31,15 +31,17 @@ static const struct config_key cache_keys[] = {
     KEY(config_cache, write, KEY_TEXT, "through",
         "through: writes are answered when the array has them; back: when they are in memory."),
     KEY(config_cache, protection, KEY_TEXT, "none",
-        "With back: none: a flush waits until the array has it all; battery: it need not while the power source is "
-        "healthy; pmem: it need not, the arena is a file on persistent memory (DAX); forced: it never waits, battery "
-        "or not (a power failure loses what was answered)."),
+        "With back: none: a flush waits until the array has it all; journal: until a log on a disk of its own has it; "
+        "battery: it need not while the power source is healthy; pmem: it need not, the arena is a file on persistent "
+        "memory (DAX); forced: it never waits, battery or not (a power failure loses what was answered)."),
     KEY(config_cache, when_bad, KEY_TEXT, "strict",
         "With battery, while it is not healthy: strict: each write waits until the array has it, durable, and "
         "initiators need not flush; flush: as with protection none, and initiators are told to flush."),
     KEY(config_cache, arena, KEY_TEXT, "",
         "With battery, pmem or forced: what is dirty outlives corbeld in \"memory\" that systemd keeps, in a file, or "
         "in one of its own in a folder (\"/path\"); \"none\": it does not; absent: memory with battery, else none."),
+    KEY(config_cache, journal, KEY_STRINGS, "",
+        "With the protection journal: the disk with its log, or two that hold the same."),
     KEY(config_cache, read_ahead, KEY_TEXT, "adaptive",
         "adaptive: what reads in sequence will ask for next, more as it proves right; always; or none."),
 };

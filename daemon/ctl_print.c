@@ -142,6 +142,22 @@ static const char *share(uint64_t part, uint64_t of, char out[16])
     return out;
 }
 
+static void print_log(const json_t *log)
+{
+    char size[32], used[32];
+    size_t i;
+    json_t *device;
+    bytes(log, "log_bytes", size);
+    bytes(log, "log_used_bytes", used);
+    printf("  log of %s, %s in use; %" PRIu64 " commits for %" PRIu64 " flushes\n", size, used, number(log, "commits"),
+           number(log, "committed_calls"));
+    json_array_foreach(json_object_get(log, "devices"), i, device)
+        printf("    %s: %s\n", text(device, "path"), text(device, "state"));
+    const char *reason = json_string_value(json_object_get(log, "log_reason"));
+    if (reason != NULL)
+        printf("    %s\n", reason);
+}
+
 static void print_cache(const json_t *array, const json_t *volume, const json_t *cache)
 {
     char name[256], size[32], used[32], dirty[32], hits[16], ahead[16];
@@ -160,6 +176,9 @@ static void print_cache(const json_t *array, const json_t *volume, const json_t 
     const json_t *arena = json_object_get(cache, "arena");
     if (json_is_object(arena))
         printf("  what is dirty outlives %s: in %s\n", text(arena, "outlives"), text(arena, "where"));
+    const json_t *log = json_object_get(cache, "log");
+    if (json_is_object(log))
+        print_log(log);
 }
 
 void print_caches(const json_t *status)

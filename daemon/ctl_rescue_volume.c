@@ -480,6 +480,18 @@ static void end(struct rescue *r)
     free(r->undo);
 }
 
+/* What a cache has promised, and keeps elsewhere. */
+static void note_claim(const struct rescue *r)
+{
+    char *claim = superblock_kept_get(r->array, &r->volume->uuid, "cache");
+    if (claim == NULL)
+        return;
+    rescue_comment(r->out, "its newest bytes are not on its disks, but in an arena or a log of its cache: %s", claim);
+    fprintf(stderr, "corbelctl: volume %s/%s: its newest bytes are in an arena or a log of its cache\n", r->array->name,
+            r->volume->name);
+    free(claim);
+}
+
 bool rescue_print_volume(const struct sb_array *array, const struct sb_volume *volume, const char *const *paths,
                          unsigned number, FILE *out)
 {
@@ -490,6 +502,7 @@ bool rescue_print_volume(const struct sb_array *array, const struct sb_volume *v
     rescue_comment(out, "--- volume %s/%s: %s, %s, chunk %" PRIu32 " bytes ---", array->name, volume->name,
                    raid_level_name(volume->spec.level), raid_rotation_name(r.layout.spec.rotation),
                    r.layout.spec.chunk);
+    note_claim(&r);
     const char *why = why_not(&r);
     if (why == NULL) {
         print_loops(&r);

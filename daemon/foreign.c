@@ -49,6 +49,40 @@ bool journal_label_of(const char *path, struct journal_label *label)
     return good;
 }
 
+static enum log_verdict log_label_on(int fd, struct log_label *label)
+{
+    uint8_t bytes[LOG_LABELS_BYTES];
+    off_t size = lseek(fd, 0, SEEK_END);
+    if (size < 0 || pread(fd, bytes, sizeof bytes, 0) != sizeof bytes)
+        return LOG_NONE;
+    return log_labels_look(bytes, (uint64_t)size, label);
+}
+
+enum log_verdict log_label_of(const char *path, struct log_label *label)
+{
+    int fd = look_open(path);
+    enum log_verdict verdict = fd >= 0 ? log_label_on(fd, label) : LOG_NONE;
+    if (fd >= 0)
+        close(fd);
+    return verdict;
+}
+
+/* What libblkid knows nothing of. */
+static bool is_ours(int fd, char *what, size_t what_len)
+{
+    struct journal_label journal;
+    struct log_label log;
+    enum log_verdict verdict = log_label_on(fd, &log);
+    bool is_journal = journal_label_on(fd, &journal);
+    if (is_journal)
+        snprintf(what, what_len, "the journal of array %s", journal.name);
+    else if (verdict == LOG_CLEAN || verdict == LOG_IN_USE)
+        snprintf(what, what_len, "the log of the cache over volume %s", log.identity.name);
+    else if (verdict != LOG_NONE)
+        snprintf(what, what_len, "the log of a cache");
+    return is_journal || verdict != LOG_NONE;
+}
+
 static bool probe_fd(int fd, char *what, size_t what_len)
 {
     blkid_probe probe = fd >= 0 ? blkid_new_probe() : NULL;
@@ -69,21 +103,26 @@ static bool probe_fd(int fd, char *what, size_t what_len)
     else if (found < 0)
         snprintf(what, what_len, "contents that cannot be examined");
     blkid_free_probe(probe);
-    struct journal_label label;
-    if (found == 1 && journal_label_on(fd, &label)) {
-        snprintf(what, what_len, "the journal of array %s", label.name);
-        return true;
-    }
     return found != 1;
+}
+
+static bool probe_path(const char *path, bool ours_too, char *what, size_t what_len)
+{
+    int fd = look_open(path);
+    bool found = probe_fd(fd, what, what_len) || (ours_too && is_ours(fd, what, what_len));
+    if (fd >= 0)
+        close(fd);
+    return found;
 }
 
 bool foreign_probe(const char *path, char *what, size_t what_len)
 {
-    int fd = look_open(path);
-    bool found = probe_fd(fd, what, what_len);
-    if (fd >= 0)
-        close(fd);
-    return found;
+    return probe_path(path, true, what, what_len);
+}
+
+bool foreign_probe_others(const char *path, char *what, size_t what_len)
+{
+    return probe_path(path, false, what, what_len);
 }
 
 bool foreign_erase(int fd)

@@ -16,7 +16,7 @@ end_load() { wait "$LOAD" 2>/dev/null || :; }
 # Bytes that a flush covers, by a seed; and are they there?
 put_flushed() {
     random_file "$DIR/flushed" 8388608 "$1"
-    qemu-io -f raw -t writeback -c "write -s $DIR/flushed 0 8388608" -c flush "$NBD" >/dev/null || fail "write of $1"
+    nbdcopy --flush --request-size=65536 --requests=16 "$DIR/flushed" "$NBD" || fail "write of $1"
 }
 check_flushed() {
     qemu-img convert -f raw -O raw "$NBD" "$DIR/out" || fail "read after: $1"

@@ -55,7 +55,7 @@ rounds_of() {
         PIDS=${PIDS%" $LOAD $WRITER"}
         [ $((round % 3)) != 0 ] || kill_starting "$round"
         launch_daemon
-        ! grep -q 'answered writes were found in its arena' "$LOG" || found=$((found + 1))
+        ! grep -qE 'answered writes were found in its arena|blocks were written from its log' "$LOG" || found=$((found + 1))
         check_promises "$1, round $round"
         [ $((round % 20)) != 2 ] || check_redundancy "$1, round $round" "$round"
     done

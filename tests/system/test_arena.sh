@@ -48,6 +48,8 @@ $CTL cache discard r/v >"$DIR/told" || result=$?
 grep -q '^this would be given up: all writes to volume r/v' "$DIR/told" || fail "$(cat "$DIR/told")"
 served && fail "discarded without --yes"
 $CTL cache discard r/w --yes 2>"$DIR/told" && fail "a volume that is not held was discarded"
+$BUILD_DIR/corbelctl rescue "$DIR"/d[0-3] 2>"$DIR/told" | grep -q '^# its newest bytes are not on its disks' || fail "rescue says nothing"
+grep -q 'volume r/v: its newest bytes are in an arena or a log' "$DIR/told" || fail "rescue: $(cat "$DIR/told")"
 # It is back.
 mv "$DIR/kept" "$ARENA"
 $CTL reload >/dev/null
@@ -74,13 +76,13 @@ python3 - "$ARENA" >"$DIR/torn" <<'PYTHON' || fail "nothing is dirty in the aren
 import struct, sys
 with open(sys.argv[1], "r+b") as f:
     image = f.read()
-    pages = max(struct.unpack_from("<Q", image, at + 24)[0] for at in (0, 4096))
-    first = 8192 + -(-pages * 16 // 4096) * 4096
-    dirty = [i for i in range(pages) if struct.unpack_from("<Q", image, 8192 + 16 * i + 8)[0]]
-    i = next(i for i in dirty if struct.unpack_from("<Q", image, 8192 + 16 * i)[0] % (1 << 48) >= 24 << 8)
+    headers, pages = 1024, max(struct.unpack_from("<Q", image, at + 24)[0] for at in (0, 512))
+    first = -(-(headers + pages * 16) // 4096) * 4096
+    header = lambda i: struct.unpack_from("<QQ", image, headers + 16 * i)
+    i = next(i for i in range(pages) if header(i)[1] and header(i)[0] % (1 << 48) >= 24 << 8)
     f.seek(first + 4096 * i + 100)
-    f.write(bytes(b ^ 1 for b in image[first + 4096 * i + 100:][:1]))
-    print(struct.unpack_from("<Q", image, 8192 + 16 * i)[0] % (1 << 48) * 4096)
+    f.write(bytes([image[first + 4096 * i + 100] ^ 1]))
+    print(header(i)[0] % (1 << 48) * 4096)
 PYTHON
 launch_daemon
 served && fail "served with a torn block"
@@ -151,4 +153,29 @@ launch_daemon
 served && fail "served though what was promised is lost"
 $CTL cache discard r/v --yes >/dev/null || fail "discard"
 served || fail "not served"
+stop_daemon
+
+# Another history: the disk that was left behind must not get what was written without it.
+rm -f "$DIR"/d[0-9] "$DIR"/arenas/*
+make_disks 2 64M
+EXTRA_VOLUMES='' EXTRA_EXPORTS=''
+write_config raid1 "size = \"48 MiB\"; cache = { size = \"16 MiB\"; write = \"back\"; protection = \"battery\"; arena = \"$DIR/arenas\"; };"
+start_daemon
+expect mode safe "two disks"
+wait_idle
+$CTL disk fail r/1 >/dev/null || fail "disk fail"
+sleep 2.5 # each second the arena hears of it
+kill_loaded 10
+mv "$DIR/d0" "$DIR/away0"
+launch_daemon
+[ "$(array_state)" = degraded ] || fail "it does not run with the other disk: $($CTL status)"
+served && fail "served with what was written without this disk"
+logged 'volume r/v is held: its newest bytes are in arena .*, which is of another history: the array went on without the disks'
+kill_daemon
+mv "$DIR/d1" "$DIR/away1"
+mv "$DIR/away0" "$DIR/d0"
+launch_daemon
+[ "$(array_state)" = degraded ] || $CTL array assemble r --force >/dev/null || fail "assemble: $($CTL status)"
+served || fail "not served: $($CTL cache list)"
+check_flushed "the disk that went on"
 stop_daemon

@@ -39,6 +39,7 @@ static void unload(struct loaded *l)
 
 #define BACK    "size = \"1 MiB\"; write = \"back\"; "
 #define SOURCE  "power = { source = \"sysfs\"; };"
+#define JOURNAL BACK "protection = \"journal\"; "
 #define BATTERY BACK "protection = \"battery\"; "
 
 Test(config_cache, what_does_not_go_together_is_told_with_its_line)
@@ -71,6 +72,16 @@ Test(config_cache, what_does_not_go_together_is_told_with_its_line)
         {BACK "protection = \"pmem\"; arena = \"memory\";", "", "arena: of volume \"v\": pmem needs a path"},
         {BACK "protection = \"pmem\";", "", "arena: of volume \"v\": pmem needs a path"},
         {"size = \"1 MiB\"; arena = \"/arena\";", "", "arena: of volume \"v\": it is for protection battery"},
+        {JOURNAL "journal = [ \"/j0\" ];", "", NULL},
+        {JOURNAL "journal = [ \"/j0\", \"/j1\" ];", "", NULL},
+        {JOURNAL "journal = [ \"/j0\", \"/j1\", \"/j2\" ];", "",
+         "journal: of volume \"v\": one disk, or two that hold"},
+        {JOURNAL "journal = [ \"/d1\" ];", "", "journal: \"/d1\" is given twice"},
+        {JOURNAL "journal = [ \"iscsi://h\" ];", "", "journal: \"iscsi://h\""},
+        {JOURNAL, "", "journal: of volume \"v\": protection journal needs it"},
+        {JOURNAL "journal = [ \"/j0\" ]; arena = \"memory\";", "",
+         "arena: of volume \"v\": it is for protection battery"},
+        {BACK "journal = [ \"/j0\" ];", "", "journal: of volume \"v\": protection journal needs it, and no other does"},
         {BACK "read_ahead = \"always\";", "", NULL},
         {BACK "read_ahead = \"never\";", "", "read_ahead: \"never\" is not one of the words"},
     };
