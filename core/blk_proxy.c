@@ -134,8 +134,23 @@ static void piece_done(struct blk_req *piece)
         finish(slot);
 }
 
+/* It became shorter while the request was on its way. */
+static bool is_beyond(const struct slot *slot)
+{
+    const struct blkdev *target = slot->proxy->target;
+    return slot->piece.off + slot->piece.len > target->info.size;
+}
+
 static void submit_piece(struct slot *slot)
 {
+    if (is_beyond(slot)) {
+        slot->piece.status = BLK_MEDIA; /* these bytes cannot be had */
+        slot->piece.bad_off = slot->piece.off;
+        page_put_all(slot->pages, slot->page_count);
+        slot->page_count = 0;
+        finish(slot);
+        return;
+    }
     if (slot->piece.op == BLK_WRITE)
         copy_piece(slot, false);
     blk_submit(slot->proxy->target, &slot->piece);

@@ -95,7 +95,9 @@ struct array_sync {
     const struct array_disk *disks;
     const struct array_journals *journals;
     const struct array_volume_spec *volume;
-    unsigned slot;
+    unsigned slot; /* or volume */
+    uint64_t size;
+    bool shrink;
     struct sb_array *description;
 };
 
@@ -140,6 +142,12 @@ static void run_add_volume(struct sync_call *call)
     array_add_volume(sync->live->array, sync->volume, &sync->array_call);
 }
 
+static void run_resize_volume(struct sync_call *call)
+{
+    struct array_sync *sync = container_of(call, struct array_sync, call);
+    array_resize_volume(sync->live->array, sync->slot, sync->size, sync->shrink, &sync->array_call);
+}
+
 static void run_fail(struct sync_call *call)
 {
     struct array_sync *sync = container_of(call, struct array_sync, call);
@@ -177,6 +185,13 @@ bool live_array_add_volume(struct live_array *live, const struct array_volume_sp
 {
     struct array_sync sync = {.volume = spec};
     return array_sync(&sync, live, run_add_volume, why, why_len);
+}
+
+bool live_array_resize_volume(struct live_array *live, unsigned volume, uint64_t size, bool shrink, char *why,
+                              size_t why_len)
+{
+    struct array_sync sync = {.slot = volume, .size = size, .shrink = shrink};
+    return array_sync(&sync, live, run_resize_volume, why, why_len);
 }
 
 void live_array_close(struct appliance *a, struct live_array *live)

@@ -224,6 +224,9 @@ void live_arrays_start(struct appliance *a, const struct config *config, const s
 /* What would be started with these options? Fills verdict and reason of those that are not. No array is opened. */
 bool live_array_create(struct appliance *a, const struct config_array *spec, unsigned index, char *why, size_t why_len);
 bool live_array_add_volume(struct live_array *live, const struct array_volume_spec *spec, char *why, size_t why_len);
+/* By index in the description. `shrink`: it may become shorter. */
+bool live_array_resize_volume(struct live_array *live, unsigned volume, uint64_t size, bool shrink, char *why,
+                              size_t why_len);
 void live_array_close(struct appliance *a, struct live_array *live);
 void live_array_free(struct appliance *a, struct live_array *live);
 /* The description as it is now: a copy the caller frees. */

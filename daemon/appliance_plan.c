@@ -5,6 +5,7 @@
  * refused step means that nothing at all is done. Whatever would overwrite something is looked at with libblkid first
  * and needs --force.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +169,26 @@ static const struct sb_volume *volume_there(const struct sb_array *array, const 
     return NULL;
 }
 
+/* What a shorter volume loses stands in the plan that is confirmed; and it takes force besides. */
+static void plan_size(struct plan *p, const char *reference, const struct config_volume *volume,
+                      const struct sb_array *there, unsigned index)
+{
+    char why[400], from[32], to[32];
+    uint64_t size = volume->size, now = there->volumes[index].size;
+    const char *wrong = array_resize_check(there, index, &size, p->options->force, why, sizeof why);
+    if (size == now)
+        return;
+    size_format(now, from, sizeof from);
+    size_format(size, to, sizeof to);
+    if (size > now)
+        add_step(p, "grow-volume", reference, wrong,
+                 "make volume %s longer, from %s to %s, in the free space behind it", reference, from, to);
+    else
+        add_step(p, "shrink-volume", reference, wrong,
+                 "make volume %s shorter, from %s to %s; what is in its last %" PRIu64 " bytes is lost", reference,
+                 from, to, now - size);
+}
+
 static void plan_volume(struct plan *p, const struct config_array *array, const struct config_volume *volume,
                         const struct sb_array *there)
 {
@@ -192,9 +213,8 @@ static void plan_volume(struct plan *p, const struct config_array *array, const 
                  "changing the consistency policy of a volume is not possible in this version",
                  "change volume %s from policy %s to %s", reference, sb_consistency_name(now->consistency),
                  sb_consistency_name((enum sb_consistency)volume->consistency));
-    else if (volume->size != 0 && round_up(volume->size, 4 * KIB) != now->size)
-        add_step(p, "resize-volume", reference, "changing the size of a volume is not possible in this version",
-                 "resize volume %s to %s", reference, size);
+    else if (volume->size != 0)
+        plan_size(p, reference, volume, there, (unsigned)(now - there->volumes));
 }
 
 static unsigned journals_in_use(const struct sb_array *array)
@@ -330,11 +350,27 @@ static void check_started(struct plan *p, const struct config_array *array)
     fail_step(p, why);
 }
 
+static void resize_volumes(struct plan *p, const struct config_array *array, struct live_array *live)
+{
+    struct sb_array *there = live_array_describe(live);
+    for (unsigned i = 0; i < array->volumes.count; i++) {
+        const struct config_volume *volume = config_item(&array->volumes, struct config_volume, i);
+        const struct sb_volume *now = volume_there(there, volume->name.text);
+        char why[512];
+        if (now != NULL && volume->size != 0 && round_up(volume->size, 4 * KIB) != now->size &&
+            !live_array_resize_volume(live, (unsigned)(now - there->volumes), volume->size, p->options->force, why,
+                                      sizeof why))
+            fail_step(p, why);
+    }
+    free(there);
+}
+
 static void add_missing_volumes(struct plan *p, const struct config_array *array)
 {
     struct live_array *live = live_array_find(p->a, array->name.text);
     if (live == NULL || live->array == NULL)
         return;
+    resize_volumes(p, array, live); /* before others take the free space, or when they may have what is given up */
     struct array_spec *spec = calloc(1, sizeof *spec);
     struct sb_array *there = live_array_describe(live);
     ASSERT(spec != NULL);

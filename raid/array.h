@@ -93,6 +93,16 @@ void array_abandon(struct array *array);
 void array_add_volume(struct array *array, const struct array_volume_spec *spec, struct array_call *call);
 
 /*
+ * Another size for a volume (by index in the description), in bytes: longer where the free space behind it on the disks
+ * allows, or, with `shrink`, shorter: what is beyond the new end is lost from the moment this is called. When the call
+ * is over it is on all live members. Refused while there is background work on the volume.
+ */
+void array_resize_volume(struct array *array, unsigned volume, uint64_t size, bool shrink, struct array_call *call);
+/* Would the description allow it? NULL, with *size as it would be; or why not. */
+const char *array_resize_check(const struct sb_array *description, unsigned volume, uint64_t *size, bool shrink,
+                               char *why, size_t why_len);
+
+/*
  * Take a member out of service by hand; refused if a volume would fail. Its disk stays lent until another takes the
  * slot, it is taken back, or the array is closed.
  */

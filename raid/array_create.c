@@ -276,14 +276,15 @@ static const char *say_too_big(const struct sb_array *a, const struct sb_volume 
                size_text(left, free_bytes));
 }
 
-/* Blocks of region map that are taken where `block` is, and behind; 0: it is free. */
-static uint64_t map_taken_from(const struct sb_array *a, uint64_t block, uint64_t blocks)
+/* Blocks of region map that are taken, by others than `volume`, where `block` is, and behind; 0: it is free. */
+static uint64_t map_taken_from(const struct sb_array *a, const struct sb_volume *volume, uint64_t block,
+                               uint64_t blocks)
 {
     for (unsigned i = 0; i < a->volumes_count; i++) {
         const struct sb_volume *other = &a->volumes[i];
         struct layout layout;
         uint64_t taken = superblock_layout(a, other, &layout) ? superblock_map_blocks_of(&layout) : 0;
-        if (other->map_block < block + blocks && block < other->map_block + taken)
+        if (other != volume && other->map_block < block + blocks && block < other->map_block + taken)
             return other->map_block + taken - block;
     }
     return 0;
@@ -293,11 +294,55 @@ static uint64_t map_taken_from(const struct sb_array *a, uint64_t block, uint64_
 static bool map_place(const struct sb_array *a, struct sb_volume *volume, uint64_t blocks)
 {
     uint64_t block = 0, taken;
-    while (blocks > 0 && (taken = map_taken_from(a, block, blocks)) > 0)
+    while (blocks > 0 && (taken = map_taken_from(a, volume, block, blocks)) > 0)
         block += taken;
     volume->map_block = block;
     volume->unmapped = blocks > 0;
     return block + blocks <= superblock_map_blocks(a);
+}
+
+static const char *say_no_room(const struct sb_volume *volume, uint64_t size, uint64_t need, uint64_t there, char *why,
+                               size_t why_len)
+{
+    char asked[SIZE_TEXT], needed[SIZE_TEXT], left[SIZE_TEXT];
+    return SAY(why, why_len,
+               "volume %s: for %s it needs, as %s, %s on each of its %u disks, and has %s with what is free behind it",
+               volume->name, size_text(asked, size), raid_level_name(volume->spec.level), size_text(needed, need),
+               volume->spec.members, size_text(left, there));
+}
+
+/* Room for the map, where it is. */
+static bool map_fits(const struct sb_array *a, const struct sb_volume *volume, uint64_t was, uint64_t is)
+{
+    return is <= was || (map_taken_from(a, volume, volume->map_block + was, is - was) == 0 &&
+                         volume->map_block + is <= superblock_map_blocks(a));
+}
+
+const char *array_resize_volume_in(const struct sb_array *a, struct sb_volume *volume, uint64_t size,
+                                   struct layout *layout, char *why, size_t why_len)
+{
+    struct layout before;
+    uint64_t extent[RAID_MEMBERS_MAX], there;
+    if (volume->spec.level == RAID_SPAN)
+        return SAY(why, why_len, "volume %s is a span: it has the size that it was created with", volume->name);
+    bool known = superblock_layout(a, volume, &before);
+    ASSERT(known); /* it is open */
+    uint64_t need = extent_for(&volume->spec, size);
+    there = free_from(a, volume, volume->start);
+    if (need > there)
+        return say_no_room(volume, size, need, there, why, why_len);
+    volume->extent = size > volume->size ? MAX(volume->extent, need) : MIN(volume->extent, need);
+    volume->size = size;
+    array_extents(a, volume, extent);
+    const char *wrong = layout_init(layout, &volume->spec, extent);
+    if (wrong == NULL && size > layout->rows * layout->row_data)
+        return say_no_room(volume, size, need, there, why, why_len);
+    if (wrong != NULL)
+        return SAY(why, why_len, "volume %s: %s", volume->name, wrong);
+    if (!map_fits(a, volume, superblock_map_blocks_of(&before), superblock_map_blocks_of(layout)))
+        return SAY(why, why_len, "volume %s cannot become longer: there is no room for its region map where that lies",
+                   volume->name);
+    return NULL;
 }
 
 /* A size was given, or 0 for all that is left: find the place. `layout` is initialised for it. */
@@ -690,6 +735,8 @@ void array_add_volume(struct array *array, const struct array_volume_spec *spec,
     if (refusal == NULL &&
         !replace_is_over(array)) /* it may be the smaller disk for which there is no more room then */
         refusal = "is replacing a disk";
+    if (refusal == NULL && array->resize != NULL)
+        refusal = "is giving a volume another size";
     if (refusal != NULL) {
         ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: volume %s was not added", array->description.name, refusal,
                        spec->name);

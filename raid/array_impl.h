@@ -8,6 +8,7 @@
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
  *   array_policy.c    rates and pauses of background work
+ *   array_resize.c    another size for a volume
  *   array_lost.c      which bytes of volumes are lost
  *   array_replace.c   another disk for a member in service
  *   map_store.c       the region maps on the members
@@ -177,6 +178,7 @@ struct array {
     struct journal *journal;                         /* NULL: no volume has one */
     struct journal_device journals[SB_JOURNALS_MAX]; /* as description.journals */
     struct array_online *online;                     /* the disk that is being brought in, or NULL */
+    struct array_resize *resize;                     /* a volume is becoming longer or shorter: no job begins; or NULL */
     struct array_call *call;                         /* of open or close */
     unsigned calls;                                  /* of others, not over */
     struct task step;
@@ -249,6 +251,10 @@ uint64_t array_extents(const struct sb_array *a, const struct sb_volume *volume,
 uint64_t array_free_extent(const struct sb_array *a);
 /* Bytes that a disk must have to take `slot`. */
 uint64_t array_slot_bytes(const struct sb_array *a, unsigned slot);
+
+/* `volume` (in `a`, changed) with another size and the extent it takes, in its place; its layout. NULL, or why not. */
+const char *array_resize_volume_in(const struct sb_array *a, struct sb_volume *volume, uint64_t size,
+                                   struct layout *layout, char *why, size_t why_len);
 
 /* --- array_commit.c --- */
 /* False: no memory. commit_fini() when nothing is in flight. */

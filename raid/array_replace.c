@@ -390,6 +390,8 @@ static const char *array_is_busy(const struct array *array)
         refusal = "is taking in another disk";
     if (refusal == NULL && !replace_is_over(array))
         refusal = "is replacing a disk already";
+    if (refusal == NULL && array->resize != NULL)
+        refusal = "is giving a volume another size";
     return refusal;
 }
 

@@ -76,7 +76,15 @@ static bool job_can_run(const struct array *array, enum job_kind_id kind, unsign
 {
     const struct array_volume *v = &array->volumes[volume];
     return job_wanted(array, kind, volume) && !v->jobs[kind].blocked && !volume_failed(v->volume) &&
-           !array->description.volumes[volume].paused && array->jobs.held == NULL;
+           !array->description.volumes[volume].paused && array->jobs.held == NULL && array->resize == NULL;
+}
+
+const char *jobs_wanted(const struct array *array, unsigned volume)
+{
+    for (unsigned kind = 0; kind < JOB_KINDS; kind++)
+        if (job_wanted(array, (enum job_kind_id)kind, volume))
+            return kinds[kind]->name;
+    return NULL;
 }
 
 static bool pick_volume(const struct array *array, enum job_kind_id kind, unsigned *volume)
@@ -201,7 +209,7 @@ void jobs_kick(struct array *array)
         return;
     }
     if (sm_state(&jobs->state) != JOBS_IDLE || jobs->stopping || array->frozen || maps_copying(array) ||
-        sm_state(&array->state) != ARRAY_RUNNING || prepare_kinds(array))
+        sm_state(&array->state) != ARRAY_RUNNING || array->resize != NULL || prepare_kinds(array))
         return;
     unsigned kind = pick_kind(array, JOB_KINDS, &volume);
     if (kind < JOB_KINDS)
@@ -454,6 +462,8 @@ static const char *waits_for(const struct array *array, enum job_kind_id kind, u
         return "paused";
     if (array->jobs.held != NULL)
         return array->jobs.held;
+    if (array->resize != NULL)
+        return "another size";
     if (volume_failed(v->volume))
         return "missing disks";
     return v->jobs[kind].blocked ? "a change of disks" : "its turn";

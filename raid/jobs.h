@@ -121,6 +121,8 @@ void jobs_look(struct array *array);
 void jobs_members_changed(struct array *array);
 void jobs_stop(struct array *array);
 bool jobs_stopped(const struct array *array);
+/* What work there is on the volume, whether it can be done now or not: its name; NULL: none. */
+const char *jobs_wanted(const struct array *array, unsigned volume);
 unsigned jobs_info(const struct array *array, struct array_job_info *info, unsigned max);
 
 /* --- for kinds --- */

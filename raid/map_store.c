@@ -69,6 +69,11 @@ struct map_store {
     bool copy_next;           /* a group has begun since they joined */
     bool load;
     struct task *over;
+    /* What is new of a map that was extended. */
+    bool extending; /* blocks from extend_from on wait to be laid out */
+    unsigned extend_from;
+    struct region_change extend_change;
+    struct task extend_task, *extended;
     struct map_reader *readers;
     struct page_pool *read_pages;
 };
@@ -353,7 +358,7 @@ static uint64_t block_newest(struct map_store *store, unsigned block, unsigned a
             if (!(reader->good >> (at + half) & 1))
                 continue;
             const uint8_t *copy = reader->pages[at + half]->data;
-            uint64_t sequence = region_block_sequence(&store->map, block, &volume_of(store)->uuid, copy);
+            uint64_t sequence = region_block_sequence(block, &volume_of(store)->uuid, copy);
             if (sequence > newest) {
                 newest = sequence;
                 *bytes = copy;
@@ -371,7 +376,7 @@ static uint64_t block_holders(struct map_store *store, unsigned block, unsigned 
         const struct map_reader *reader = &store->readers[slot];
         unsigned page = at + sequence % 2;
         if (reader->reads && (reader->good >> at & 3) == 3 &&
-            region_block_sequence(&store->map, block, &volume_of(store)->uuid, reader->pages[page]->data) == sequence)
+            region_block_sequence(block, &volume_of(store)->uuid, reader->pages[page]->data) == sequence)
             slots |= slot_bit(slot);
     }
     return slots;
@@ -574,6 +579,17 @@ static void scan_start(struct map_store *store)
     range_read(store);
 }
 
+/* As a copy to all: nothing that stood there is taken for newer (S4). */
+static void extension_start(struct map_store *store)
+{
+    store->extending = false;
+    store->over = store->extended;
+    store->copying = array_live_slots(store->array);
+    store->next_block = store->extend_from;
+    sm_move(&store->state, MAP_READING);
+    range_read(store);
+}
+
 static void writer_over(struct map_store *store)
 {
     if (sm_state(&store->state) == MAP_WRITING)
@@ -590,7 +606,9 @@ static void kick(struct map_store *store)
     if (sm_state(&store->state) != MAP_IDLE || store->array->frozen)
         return;
     bool group = !STAILQ_EMPTY(&store->queue) || store->sweep;
-    if (store->joined != 0 && (store->copy_next || !group))
+    if (store->extending)
+        extension_start(store);
+    else if (store->joined != 0 && (store->copy_next || !group))
         scan_start(store);
     else if (group)
         group_start(store);
@@ -672,6 +690,47 @@ bool map_store_open(struct map_store *store, bool fresh, struct task *over)
     return true;
 }
 
+/* The new part of the last old block is on the members. */
+static void extension_queue(struct task *task)
+{
+    struct map_store *store = container_of(task, struct map_store, extend_task);
+    store->extending = true;
+    if (store->array->frozen)
+        map_store_frozen(store);
+    else
+        kick(store);
+}
+
+bool map_store_extend(struct map_store *store, uint64_t regions, struct task *over)
+{
+    struct region_map *map = &store->map;
+    uint64_t was = map->regions;
+    unsigned blocks = map->blocks;
+    ASSERT(regions >= was && !store->extending);
+    if (!region_map_resize(map, regions))
+        return false;
+    for (unsigned block = blocks; block < map->blocks; block++)
+        map->of_block[block].sequence = 1;
+    store->extend_from = blocks;
+    store->extended = over;
+    store->extend_task.run = extension_queue;
+    if (regions == was || was % REGION_PER_BLOCK == 0) {
+        loop_defer(store->array->loop, &store->extend_task);
+        return true;
+    }
+    /* Of a volume that was longer once, its block may say something of them. */
+    map->of_block[blocks - 1].changed = true;
+    store->extend_change = (struct region_change){.region = was, .to = REGION_UNWRITTEN, .task = &store->extend_task};
+    map_store_change(map, &store->extend_change);
+    return true;
+}
+
+void map_store_truncate(struct map_store *store, uint64_t regions)
+{
+    bool smaller = region_map_resize(&store->map, regions);
+    ASSERT(smaller); /* it takes no memory */
+}
+
 void map_store_change(struct region_map *map, struct region_change *change)
 {
     struct map_store *store = container_of(map, struct map_store, map);
@@ -708,7 +767,7 @@ void map_store_settle(struct map_store *store)
 
 bool map_store_idle(const struct map_store *store)
 {
-    return sm_state(&store->state) == MAP_IDLE && STAILQ_EMPTY(&store->queue) && !store->sweep;
+    return sm_state(&store->state) == MAP_IDLE && STAILQ_EMPTY(&store->queue) && !store->sweep && !store->extending;
 }
 
 bool map_store_saved(const struct map_store *store)
@@ -721,6 +780,9 @@ void map_store_frozen(struct map_store *store)
     timer_stop(store->array->loop, &store->sweep_timer);
     store->sweep = store->sweep_all = false;
     store->joined = 0;
+    if (store->extending)
+        loop_defer(store->array->loop, store->extended);
+    store->extending = false;
     if (sm_state(&store->state) == MAP_IDLE)
         changes_over(store, &store->queue);
 }

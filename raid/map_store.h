@@ -6,7 +6,7 @@
  *                 changes, or something to sweep                    all of it on all live members
  *        IDLE ----------------------------------> FLUSHING ... ------------------------------------> IDLE
  *         |
- *         |  a map to load, to lay out, or to copy to a member that joined
+ *         |  a map to load, to lay out (all of it, or what is new), or to copy to a member that joined
  *         +--> READING <--> SCANNING --> ENDING ---------------------------------------------------> IDLE
  *
  * S1  A group of changes is made in memory when its turn comes, then written: first, if one of them asks for it, the
@@ -52,6 +52,14 @@ struct region_map *map_store_map(struct map_store *store);
  * it out on all of them. `over` is deferred when that is durable, or the array froze. False: no memory, and no `over`.
  */
 bool map_store_open(struct map_store *store, bool fresh, struct task *over);
+
+/*
+ * The volume is to have more regions. `over` is deferred when those that are new are UNWRITTEN on all live members,
+ * durably, whatever stood there, or the array froze. False: no memory, and no `over`.
+ */
+bool map_store_extend(struct map_store *store, uint64_t regions, struct task *over);
+/* It has fewer: those beyond are UNWRITTEN, nothing is under way there, and they are forgotten. */
+void map_store_truncate(struct map_store *store, uint64_t regions);
 
 void map_store_change(struct region_map *map, struct region_change *change);
 /* A member has joined. */

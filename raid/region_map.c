@@ -5,7 +5,7 @@
  *     16   16  volume UUID
  *     32    4  number of the block
  *     40    8  sequence, from 1
- *     48    8  regions of the volume
+ *     48    8  regions of the volume when it was written
  *     56 4032  states of 16128 regions, two bits each, the first in the lowest bits: 0 unwritten, 1 clean, 2 dirty,
  *              3 suspect
  *   4092    4  CRC32C of bytes 0 to 4091
@@ -53,6 +53,44 @@ void region_map_fini(struct region_map *map)
     free(map->touched);
     free(map->of_block);
     *map = (struct region_map){0};
+}
+
+/* NULL: no memory, and the old one stays. */
+static void *grown(void *memory, size_t was, size_t is)
+{
+    uint8_t *bytes = realloc(memory, is);
+    if (bytes != NULL && is > was)
+        memset(bytes + was, 0, is - was);
+    return bytes;
+}
+
+static bool blocks_grow(struct region_map *map, unsigned blocks)
+{
+    uint8_t *states = grown(map->states, (size_t)map->blocks * REGION_STATE_BYTES, (size_t)blocks * REGION_STATE_BYTES);
+    map->states = states != NULL ? states : map->states;
+    uint8_t *touched =
+        grown(map->touched, (size_t)map->blocks * (REGION_PER_BLOCK / 8), (size_t)blocks * (REGION_PER_BLOCK / 8));
+    map->touched = touched != NULL ? touched : map->touched;
+    struct region_block *of_block =
+        grown(map->of_block, map->blocks * sizeof *of_block, blocks * sizeof *of_block);
+    map->of_block = of_block != NULL ? of_block : map->of_block;
+    if (states == NULL || touched == NULL || of_block == NULL)
+        return false;
+    map->blocks = blocks;
+    return true;
+}
+
+bool region_map_resize(struct region_map *map, uint64_t regions)
+{
+    unsigned blocks = region_blocks_for(regions);
+    if (blocks > map->blocks && !blocks_grow(map, blocks))
+        return false;
+    for (uint64_t region = regions; (region = region_find(map, REGION_WRITTEN, region, map->regions)) < map->regions;)
+        region_set(map, region, REGION_UNWRITTEN);
+    map->counts[REGION_UNWRITTEN] += regions - map->regions; /* less, when it becomes smaller */
+    map->regions = regions;
+    map->blocks = blocks;
+    return true;
 }
 
 void region_set(struct region_map *map, uint64_t region, enum region_state state)
@@ -140,12 +178,11 @@ void region_block_encode(const struct region_map *map, unsigned block, const str
     put_le32(out + OFF_CRC, crc32c(0, out, OFF_CRC));
 }
 
-uint64_t region_block_sequence(const struct region_map *map, unsigned block, const struct uuid *volume,
-                               const uint8_t *bytes)
+uint64_t region_block_sequence(unsigned block, const struct uuid *volume, const uint8_t *bytes)
 {
     bool ours = memcmp(bytes + OFF_MAGIC, magic, MAGIC_BYTES) == 0 &&
                 memcmp(bytes + OFF_VOLUME, volume->bytes, sizeof volume->bytes) == 0 &&
-                get_le32(bytes + OFF_BLOCK) == block && get_le64(bytes + OFF_REGIONS) == map->regions &&
+                get_le32(bytes + OFF_BLOCK) == block &&
                 get_le32(bytes + OFF_CRC) == crc32c(0, bytes, OFF_CRC);
     return ours ? get_le64(bytes + OFF_SEQUENCE) : 0;
 }

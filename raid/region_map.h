@@ -71,6 +71,9 @@ STAILQ_HEAD(region_change_list, region_change);
 /* All UNWRITTEN. False: no memory. */
 bool region_map_init(struct region_map *map, uint64_t regions);
 void region_map_fini(struct region_map *map);
+/* Another number of regions: those that are new are UNWRITTEN, as on no block yet; those beyond are forgotten, and count
+ * as UNWRITTEN in what the last block holds. False: no memory, and all is as before. */
+bool region_map_resize(struct region_map *map, uint64_t regions);
 
 static inline unsigned region_blocks_for(uint64_t regions)
 {
@@ -109,9 +112,8 @@ uint64_t region_count_written(const struct region_map *map, uint64_t end);
 
 /* One block with its present sequence, into REGION_BLOCK_BYTES. */
 void region_block_encode(const struct region_map *map, unsigned block, const struct uuid *volume, uint8_t *out);
-/* Is it this block of this volume? Then its sequence, which is never 0; else 0. */
-uint64_t region_block_sequence(const struct region_map *map, unsigned block, const struct uuid *volume,
-                               const uint8_t *bytes);
+/* Is it this block of this volume, of whatever size the volume was then? Then its sequence, which is never 0; else 0. */
+uint64_t region_block_sequence(unsigned block, const struct uuid *volume, const uint8_t *bytes);
 /* Take over what region_block_sequence() believed, as it stands. */
 void region_block_load(struct region_map *map, unsigned block, const uint8_t *bytes);
 /* Nothing is known about the block: all SUSPECT. */

@@ -120,6 +120,31 @@ unsigned volume_contexts(const struct volume *v)
     return v->rows.count;
 }
 
+/* --- another size --- */
+
+void volume_set_size(struct volume *v, uint64_t size)
+{
+    ASSERT(size > 0 && size <= v->layout.rows * v->layout.row_data);
+    v->dev.info.size = size;
+    blk_notify(&v->dev, BLK_EVENT_RESIZED);
+}
+
+void volume_set_layout(struct volume *v, const struct layout *layout)
+{
+    ASSERT(layout->row_data == v->layout.row_data && v->dev.info.size <= layout->rows * layout->row_data);
+    v->layout = *layout;
+}
+
+void volume_give_back(struct volume *v, struct blk_req *req)
+{
+    uint64_t size = v->dev.info.size;
+    *req = (struct blk_req){.op = BLK_DISCARD, .off = size, .done = req->done};
+    req->len = v->layout.rows * v->layout.row_data - size;
+    v->dev.info.size = size + req->len; /* for this request alone: nobody else runs meanwhile */
+    blk_submit(&v->dev, req);
+    v->dev.info.size = size;
+}
+
 /* --- sizes --- */
 
 static uint32_t pages_for(uint64_t window)

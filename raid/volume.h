@@ -116,6 +116,18 @@ void volume_members_changed(struct volume *volume);
 bool volume_unmarked(const struct volume *volume);
 void volume_all_flushed(struct volume *volume);
 
+/*
+ * Another size: watchers hear of it. What it shall have in the end, it has by steps:
+ *   grow      volume_set_layout(), then volume_set_size()
+ *   shrink    volume_set_size(), so that nobody asks for more; volume_busy_from() until what was asked for is over;
+ *             volume_give_back(): the bytes beyond are discarded, in a volume with a map; volume_set_layout()
+ * Nothing else of the layout may differ than the number of rows.
+ */
+void volume_set_size(struct volume *volume, uint64_t size);
+void volume_set_layout(struct volume *volume, const struct layout *layout);
+bool volume_busy_from(const struct volume *volume, uint64_t off);
+void volume_give_back(struct volume *volume, struct blk_req *req); /* its `done` is the caller's, all else is set here */
+
 uint64_t volume_rows(const struct volume *volume);
 /* Is the row being changed? */
 bool volume_row_busy(const struct volume *volume, uint64_t row);

@@ -355,6 +355,27 @@ void volume_submit(struct blkdev *dev, struct blk_req *req)
     cutter_run(c);
 }
 
+static bool line_waits_from(const struct cutter *c, uint64_t off)
+{
+    const struct blk_req *req;
+    STAILQ_FOREACH(req, &c->line, link)
+    if (req->off + req->len > off)
+        return true;
+    return false;
+}
+
+bool volume_busy_from(const struct volume *v, uint64_t off)
+{
+    for (unsigned i = 0; i < v->runs.count; i++) {
+        const struct run *run = &v->run_memory[i];
+        if (run->len > 0 && run->off + run->len > off)
+            return true;
+    }
+    uint64_t row = (off + v->layout.row_data - 1) / v->layout.row_data;
+    return line_waits_from(&v->data_cutter, off) || line_waits_from(&v->zero_cutter, off) ||
+           row_locked_next(v, row) != UINT64_MAX;
+}
+
 void cutter_init(struct cutter *c, struct volume *v, unsigned limit)
 {
     *c = (struct cutter){.volume = v, .limit = limit};

@@ -361,6 +361,30 @@ Test(blk_proxy, news_of_the_target_come_a_hop_later_each_once_and_as_it_is_then)
     cr_expect_eq(l.heard[BLK_EVENT_RESTORED], 0);
 }
 
+/* The user has not heard of it when it asks, and is told so. */
+Test(blk_proxy, a_request_beyond_the_end_of_a_target_that_became_shorter_is_answered)
+{
+    static const enum blk_op ops[] = {BLK_READ, BLK_WRITE, BLK_DISCARD, BLK_STATUS};
+    struct world w;
+    struct call *calls[ARRAY_LENGTH(ops)];
+    world_init(&w, 600, 8);
+    for (unsigned i = 0; i < ARRAY_LENGTH(ops); i++) {
+        calls[i] = call_new();
+        call_submit(&w, calls[i], ops[i], 4 * MIB - 4096, 8192);
+    }
+    w.disk->dev.info.size = 4 * MIB;
+    blk_notify(&w.disk->dev, BLK_EVENT_RESIZED);
+    poll_both(&w);
+    for (unsigned i = 0; i < ARRAY_LENGTH(ops); i++) {
+        cr_expect(calls[i]->over && calls[i]->req.status == BLK_MEDIA, "%s", blk_op_name(ops[i]));
+        cr_expect_eq(calls[i]->req.bad_off, 4 * MIB - 4096);
+        call_fini(calls[i]);
+    }
+    cr_expect_eq(w.disk->writes, 0);
+    cr_expect_eq(w.proxy->info.size, 4 * MIB);
+    world_fini(&w);
+}
+
 Test(blk_proxy, what_changed_before_it_listens_is_told_too)
 {
     struct world w;

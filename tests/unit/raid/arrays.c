@@ -266,6 +266,13 @@ bool rig_add(struct rig *rig, const char *name, enum raid_level level, uint64_t 
     return call_wait(rig, &call);
 }
 
+bool rig_resize(struct rig *rig, unsigned volume, uint64_t size, bool shrink)
+{
+    struct rig_call call = rig_call();
+    array_resize_volume(rig->array, volume, size, shrink, &call.call);
+    return call_wait(rig, &call);
+}
+
 /* --- assembly --- */
 
 struct reading {

@@ -65,6 +65,7 @@ bool rig_rate(struct rig *rig, unsigned volume, unsigned priority, uint64_t min_
 bool rig_pause(struct rig *rig, unsigned volume, bool paused);
 bool rig_volume_keep(struct rig *rig, unsigned volume, const char *name, const char *json);
 bool rig_add(struct rig *rig, const char *name, enum raid_level level, uint64_t size);
+bool rig_resize(struct rig *rig, unsigned volume, uint64_t size, bool shrink);
 
 /* Read the labels of the disks in `mask`, decide, and open if that may be. */
 bool rig_assemble(struct rig *rig, unsigned mask, bool force);

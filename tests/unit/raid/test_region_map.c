@@ -101,7 +101,7 @@ Test(region_map, a_block_reads_back_as_it_was)
     for (unsigned block = 0; block < map.blocks; block++) {
         map.of_block[block].sequence = 77 + block;
         region_block_encode(&map, block, &volume, bytes);
-        cr_assert_eq(region_block_sequence(&again, block, &volume, bytes), 77 + block);
+        cr_assert_eq(region_block_sequence(block, &volume, bytes), 77 + block);
         region_block_load(&again, block, bytes);
         cr_expect_eq(again.of_block[block].sequence, 77 + block);
         cr_expect_not(again.of_block[block].changed);
@@ -116,23 +116,62 @@ Test(region_map, a_block_reads_back_as_it_was)
 
 Test(region_map, a_block_that_is_not_whole_or_not_ours_is_not_believed)
 {
-    struct region_map map = map_of(17000), shorter = map_of(16999);
+    struct region_map map = map_of(17000);
     map.of_block[0].sequence = 9;
     region_block_encode(&map, 0, &volume, bytes);
-    cr_expect_eq(region_block_sequence(&map, 0, &volume, bytes), 9);
-    cr_expect_eq(region_block_sequence(&map, 1, &volume, bytes), 0, "another block");
-    cr_expect_eq(region_block_sequence(&map, 0, &other_volume, bytes), 0, "another volume");
-    cr_expect_eq(region_block_sequence(&shorter, 0, &volume, bytes), 0, "a volume of another size");
+    cr_expect_eq(region_block_sequence(0, &volume, bytes), 9);
+    cr_expect_eq(region_block_sequence(1, &volume, bytes), 0, "another block");
+    cr_expect_eq(region_block_sequence(0, &other_volume, bytes), 0, "another volume");
     for (unsigned bit = 0; bit < 8 * REGION_BLOCK_BYTES; bit += 13) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        cr_assert_eq(region_block_sequence(&map, 0, &volume, bytes), 0, "bit %u", bit);
+        cr_assert_eq(region_block_sequence(0, &volume, bytes), 0, "bit %u", bit);
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     memset(bytes + 512, 0, 512);
     bytes[600] = 1;
-    cr_expect_eq(region_block_sequence(&map, 0, &volume, bytes), 0, "torn");
+    cr_expect_eq(region_block_sequence(0, &volume, bytes), 0, "torn");
     memset(bytes, 0, sizeof bytes);
-    cr_expect_eq(region_block_sequence(&map, 0, &volume, bytes), 0, "nothing at all");
+    cr_expect_eq(region_block_sequence(0, &volume, bytes), 0, "nothing at all");
+    region_map_fini(&map);
+}
+
+Test(region_map, another_size_keeps_what_is_common)
+{
+    struct region_map map = map_of(17000);
+    region_set(&map, 5, REGION_CLEAN);
+    region_set(&map, 16130, REGION_DIRTY);
+    region_set(&map, 16999, REGION_SUSPECT);
+    cr_assert(region_map_resize(&map, 40000));
+    cr_expect(map.regions == 40000 && map.blocks == 3);
+    cr_expect(region_get(&map, 5) == REGION_CLEAN && region_get(&map, 16999) == REGION_SUSPECT);
+    cr_expect_eq(region_count(&map, REGION_BIT(REGION_UNWRITTEN)), 39997);
+    cr_expect_eq(region_find(&map, REGION_WRITTEN, 17000, 40000), 40000);
+    region_set(&map, 39999, REGION_CLEAN);
+    cr_assert(region_map_resize(&map, 16131));
+    cr_expect(map.regions == 16131 && map.blocks == 2 && map.of_block[1].changed);
+    cr_expect(region_count(&map, REGION_WRITTEN) == 2 && region_count(&map, REGION_BIT(REGION_UNWRITTEN)) == 16129);
+    cr_expect_eq(map.of_block[1].dirty, 1);
+    cr_assert(region_map_resize(&map, 16128));
+    cr_expect(map.blocks == 1 && map.counts[REGION_DIRTY] == 0);
+    cr_assert(region_map_resize(&map, 40000));
+    cr_expect_eq(region_count(&map, REGION_WRITTEN), 1, "what was beyond does not come back");
+    region_map_fini(&map);
+}
+
+/* A block that was written when the volume had another size is its block all the same. */
+Test(region_map, a_block_of_another_size_is_taken_as_far_as_it_goes)
+{
+    struct region_map map = map_of(17000), shorter = map_of(16130);
+    region_set(&map, 16129, REGION_CLEAN);
+    region_set(&map, 16500, REGION_CLEAN);
+    map.of_block[1].sequence = 4;
+    region_block_encode(&map, 1, &volume, bytes);
+    cr_assert_eq(region_block_sequence(1, &volume, bytes), 4);
+    region_block_load(&shorter, 1, bytes);
+    cr_expect_eq(region_count(&shorter, REGION_WRITTEN), 1);
+    region_block_encode(&shorter, 1, &volume, bytes);
+    region_block_load(&map, 1, bytes);
+    cr_expect_eq(region_count(&map, REGION_WRITTEN), 1, "and says nothing of what it did not have");
     region_map_fini(&map);
     region_map_fini(&shorter);
 }
