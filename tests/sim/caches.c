@@ -30,9 +30,9 @@ static void draw_options(struct dice *dice, struct cache_options *o)
 {
     static const struct cache_policy_ops *const policies[] = {NULL, &cache_policy_lru, &cache_policy_arc};
     static const enum readahead_mode modes[] = {READAHEAD_NONE, READAHEAD_ALWAYS, READAHEAD_ADAPTIVE};
-    static const enum cache_protection protections[] = {CACHE_PROTECT_NONE,    CACHE_PROTECT_BATTERY,
-                                                        CACHE_PROTECT_BATTERY, CACHE_PROTECT_BATTERY,
-                                                        CACHE_PROTECT_FORCED,  CACHE_PROTECT_PMEM};
+    static const enum cache_protection protections[] = {
+        CACHE_PROTECT_NONE,   CACHE_PROTECT_BATTERY, CACHE_PROTECT_BATTERY, CACHE_PROTECT_BATTERY,
+        CACHE_PROTECT_FORCED, CACHE_PROTECT_PMEM,    CACHE_PROTECT_JOURNAL, CACHE_PROTECT_JOURNAL};
     *o = (struct cache_options){.bytes = CACHE_BYTES_MIN << dice_below(dice, 5)};
     o->policy = policies[dice_below(dice, ARRAY_LENGTH(policies))];
     o->readahead = modes[dice_below(dice, ARRAY_LENGTH(modes))];
@@ -49,7 +49,8 @@ static void draw_options(struct dice *dice, struct cache_options *o)
 void caches_draw(struct sim *s, enum sim_caches which)
 {
     struct dice dice = dice_for(s->seed, SIM_CACHES_STREAM);
-    bool about_them = s->config.theme == ACT_BATTERY || s->config.theme == ACT_MAINS || s->config.theme == ACT_CACHE;
+    bool about_them = s->config.theme == ACT_BATTERY || s->config.theme == ACT_MAINS || s->config.theme == ACT_CACHE ||
+                      s->config.theme == ACT_RING;
     bool drawn = dice_one_in(&dice, 3);
     static const enum action_kind kinds[] = {ACT_BATTERY, ACT_MAINS, ACT_CACHE};
     s->config.cached = which == SIM_CACHES_ALWAYS || (which == SIM_CACHES_DRAWN && (drawn || about_them));
@@ -60,8 +61,15 @@ void caches_draw(struct sim *s, enum sim_caches which)
         draw_options(&dice, &c->options);
         c->wanted = i == 0 || !dice_one_in(&dice, 4);
         c->options.write_back = c->options.write_back || c->options.protection == CACHE_PROTECT_PMEM;
-        if (c->wanted && c->options.write_back)
+        if (c->wanted && s->config.theme == ACT_RING) {
+            c->options.protection = CACHE_PROTECT_JOURNAL;
+            c->options.write_back = true;
+        }
+        if (c->wanted && c->options.write_back) {
             arena_draw(&dice, c);
+            ring_draw(&dice, c);
+        }
+        s->config.weights[ACT_RING] += c->ring.devices > 0 ? 20 : 0;
     }
     for (unsigned i = 0; i < ARRAY_LENGTH(kinds); i++)
         s->config.weights[kinds[i]] += (unsigned)dice_below(&dice, 8);
@@ -337,29 +345,32 @@ static void cache_open(struct sim *s, unsigned volume, bool at_hand)
     c->leaving = false;
     c->below = array_volume(s->array, v->name);
     c->owner = (struct cache_owner){.changed = cache_said, .claim = c->arena.wanted ? arena_claim : NULL};
+    if (c->ring.devices > 0)
+        c->owner.claim = ring_claim;
     c->options.owner = &c->owner;
     c->options.name = v->name;
     c->watcher.event = below_tells;
     LIST_INIT(&c->calls);
-    c->held = c->arena.wanted && !arena_take(c, at_hand);
-    if (c->held)
+    blkdev_init(&c->tap, &tap_ops, &s->loop, v->name, &c->below->info);
+    model_cache_begins(v->model, c->options.write_back);
+    c->held = (c->arena.wanted && !arena_take(c, at_hand)) || (c->ring.devices > 0 && !ring_take(c, at_hand));
+    if (c->held || s->crashed)
         return;
     c->options.arena = c->arena.arena;
-    c->options.claimed = c->arena.wanted && c->claimed;
-    blkdev_init(&c->tap, &tap_ops, &s->loop, v->name, &c->below->info);
+    c->options.log = c->ring.log;
+    c->options.claimed = (c->arena.wanted || c->ring.devices > 0) && c->claimed;
     blk_watch(c->below, &c->watcher);
     c->cache = cache_create(&c->tap, &c->options);
     ASSERT(c->cache != NULL);
     c->told = cache_dev(c->cache)->info.volatile_cache;
     c->initiator.event = initiator_hears;
     blk_watch(cache_dev(c->cache), &c->initiator);
-    model_cache_begins(v->model, c->options.write_back);
-    tell_power(c, c->options.claimed); /* what is in the arena was safe */
+    tell_power(c, c->arena.wanted && c->claimed); /* what is in the arena was safe */
 }
 
 void caches_open(struct sim *s)
 {
-    for (unsigned i = 0; i < s->config.volumes; i++)
+    for (unsigned i = 0; i < s->config.volumes && !s->crashed; i++)
         if (s->volumes[i].cache.wanted)
             cache_open(s, i, !dice_one_in(&s->caches_dice, 12));
 }
@@ -372,7 +383,8 @@ bool caches_hold(const struct sim *s, unsigned volume)
 void caches_let_go(struct sim *s, unsigned volume, bool found)
 {
     struct sim_cache *c = &s->volumes[volume].cache;
-    found = c->arena.there && (found || c->arena.outlives_power); /* what is called durable is not given up */
+    bool durable = c->arena.outlives_power || c->ring.devices > 0; /* what is called so is not given up */
+    found = durable || (found && c->arena.there);
     if (s->array == NULL || s->crashed || peek_frozen(s->array) || !c->held || (!found && !arena_give_up(c)))
         return;
     cache_open(s, volume, true);
@@ -402,6 +414,7 @@ static void cache_close(struct sim *s, struct sim_cache *c)
     ASSERT(LIST_EMPTY(&c->calls));
     blk_unwatch(c->below, &c->watcher);
     arena_leave(c);
+    ring_leave(c);
 }
 
 void caches_bury(struct sim *s)
@@ -411,6 +424,7 @@ void caches_bury(struct sim *s)
         if (c->cache != NULL)
             cache_close(s, c);
         arena_bury(c);
+        ring_leave(c);
         c->held = false;
     }
 }
@@ -427,9 +441,8 @@ static void stop_one(struct sim *s, unsigned volume)
     if (s->crashed)
         return;
     bool well = s->config.strict && !s->doomed && !peek_frozen(s->array);
-    SIM_CHECK(s, !well || !v->cache.arena.wanted || !arena_is_claimed(&v->cache), "%s: closed, and its claim stands",
-              v->name);
-    v->cache.held = v->cache.arena.wanted && arena_is_claimed(&v->cache); /* nobody may go past it */
+    v->cache.held = arena_is_claimed(&v->cache); /* nobody may go past it */
+    SIM_CHECK(s, !well || !v->cache.held, "%s: closed, and its claim stands", v->name);
     if (emptied || well)
         model_flushed(v->model, mark);
     else

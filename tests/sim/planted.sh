@@ -232,6 +232,26 @@ plant arena-more-than-was-published 2000:caches \
     cache/recover.c 's/sectors = sectors_left(c, number, had);/sectors = sectors_left(c, number, 0xff);/'
 plant arena-not-made-persistent 2000:caches \
     cache/arena.c '/^void arena_publish/,/^}/s/^    settle_bytes(arena, page->data.*/;/'
+plant log-tail-before-destaged 2000:caches:ring \
+    cache/commit.c '/^static void lazy_look/,/^}/s/flush_submit(c, &m->lazy);/(void)commit_drained(c, \&m->lazy, BLK_OK);/'
+plant log-does-not-say-what-is-gone 2000:caches:ring \
+    cache/commit.c 's/if (!(m->gone->flags \& CACHE_CHANGE))/if (true)/'
+plant log-older-than-the-volume 2000:caches:ring \
+    cache/commit.c '/^bool commit_lets_leave/,/^}/s/    if (c->o.log == NULL || .*/    if (true || c->o.log == NULL || m->state >= COMMIT_EMPTYING ||/'
+plant log-not-flushed 2000:caches:ring \
+    cache/log.c '/^static void commit_go_on/,/^}/s/flush_all(log);/commit_is_over(log);/'
+plant log-groups-of-another-round 2000:caches:ring \
+    cache/log_replay.c 's/r->group.sequence == r->sequence \&\& //; s/ \&\& group->epoch == label->epoch//'
+plant log-older-device-believed 2000:caches:ring \
+    cache/log_replay.c 's/r->labels\[i\].generation > r->labels\[newest\].generation/r->labels[i].generation < r->labels[newest].generation/'
+plant log-claim-not-renewed 2000:caches:ring \
+    cache/commit.c 's/m->renew \&\& c->closed == NULL \&\& claim_renew(c)/false/'
+plant log-without-its-claim-believed 2000:caches:ring \
+    cache/log_replay.c 's/if (r->labels\[newest\].generation < log->o.least_generation)/if (false)/'
+plant log-replayed-and-not-flushed 3000:caches:ring \
+    cache/log_replay.c '/^static void batch_start(/,/^}/s/blk_submit(r->volume, &r->flush);/r->flush.status = BLK_OK, flush_done(\&r->flush);/'
+plant log-not-all-that-a-flush-covers 2000:caches:ring \
+    cache/commit.c 's/return change || (flush \&\& .*/return change;/'
 }
 
 rm -rf "$tree"

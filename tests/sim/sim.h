@@ -14,6 +14,7 @@
  *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
  *   caches.c     caches before volumes, and what they promise; caches_acts.c: what happens to them
  *   caches_arena.c   the memory that outlives the process, and volumes that are held for want of it
+ *   caches_log.c     the logs of caches, and what happens to their devices
  *   peek.c       what the oracle must know of the array's inside; peek_cache.c: and of a cache's
  *   simdisk.c, model.c, model_hole.c, dice.h
  *
@@ -28,6 +29,7 @@
 
 #include "cache/arena.h"
 #include "cache/cache.h"
+#include "cache/log.h"
 #include "raid/array.h"
 #include "raid/member.h"
 #include "tests/sim/dice.h"
@@ -76,6 +78,7 @@ enum action_kind {
     ACT_BATTERY, /* caches_acts.c */
     ACT_MAINS,
     ACT_CACHE,
+    ACT_RING, /* caches_log.c */
     ACT_KINDS,
 };
 
@@ -113,6 +116,15 @@ struct sim_arena {
     struct arena *arena; /* NULL: not in use */
 };
 
+struct sim_ring {
+    unsigned devices; /* 0: no log */
+    unsigned away;    /* at the next start, a bit each; 0: it is drawn */
+    uint64_t pages;
+    struct simdisk *disks[LOG_DEVICES];
+    struct log_identity identity;
+    struct cache_log *log; /* NULL: not in use */
+};
+
 /* A cache before a volume. */
 LIST_HEAD(tap_call_list, tap_call);
 struct sim_cache {
@@ -127,6 +139,7 @@ struct sim_cache {
     struct cache_owner owner;
     bool told; /* what initiators have heard of a volatile cache */
     struct sim_arena arena;
+    struct sim_ring ring;
     bool claimed; /* the volume needs it */
     bool held;    /* ... and is not served without it */
     bool leaving; /* it was so, up to `mark` of the model, and must all be written down unasked */
@@ -260,6 +273,7 @@ bool config_survives(const struct sim *s, uint64_t lost);
 
 /* --- world.c --- */
 struct simdisk *world_disk_new(struct sim *s);
+struct simdisk *world_disk_of(struct sim *s, uint64_t bytes);
 struct simdisk *world_disk(const struct sim *s, unsigned slot);
 struct array_disk world_array_disk(struct simdisk *disk);
 void world_create(struct sim *s);
@@ -366,6 +380,15 @@ void arenas_tell_fork(struct sim *s);
 bool arena_take(struct sim_cache *cache, bool at_hand);
 /* The operator does not wait for it any more. False: that could not be noted. */
 bool arena_give_up(struct sim_cache *cache);
+
+/* --- caches_log.c --- */
+void ring_draw(struct dice *dice, struct sim_cache *cache);
+void ring_claim(struct cache_owner *owner, struct cache *cache, bool held);
+/* For a cache that is about to begin; its tap is ready. False: the volume is held, or a crash came. */
+bool ring_take(struct sim_cache *cache, bool at_hand);
+/* Its cache is closed. */
+void ring_leave(struct sim_cache *cache);
+void act_ring(struct sim *s, struct dice *dice);
 
 /* --- caches_acts.c --- */
 void act_battery(struct sim *s, struct dice *dice);

@@ -20,12 +20,19 @@
 
 /* --- disks --- */
 
-struct simdisk *world_disk_new(struct sim *s)
+struct simdisk *world_disk_of(struct sim *s, uint64_t bytes)
 {
     SIM_CHECK(s, s->disks_count < SIM_DISKS, "a run with more than %d disks", SIM_DISKS);
     unsigned number = s->disks_count++;
-    s->disks[number] = simdisk_create(&s->loop, number, &s->config.disk, dice_for(s->seed, 100 + number), &s->watch);
+    struct blk_info info = s->config.disk;
+    info.size = bytes;
+    s->disks[number] = simdisk_create(&s->loop, number, &info, dice_for(s->seed, 100 + number), &s->watch);
     return s->disks[number];
+}
+
+struct simdisk *world_disk_new(struct sim *s)
+{
+    return world_disk_of(s, s->config.disk.size);
 }
 
 struct simdisk *world_disk(const struct sim *s, unsigned slot)
@@ -352,7 +359,7 @@ static bool is_away(const struct sim *s, const struct simdisk *disk, uint64_t aw
     for (unsigned slot = 0; slot < s->config.members; slot++)
         if ((away & sim_bit(slot)) && s->disk_of_slot[slot] == (int)disk->number)
             return true;
-    return disk->gone || disk->dead;
+    return disk->gone || disk->dead || disk->dev.info.size < s->config.disk.size; /* of a cache's log */
 }
 
 /* The labels that can be read, in no particular order. */
