@@ -18,6 +18,9 @@
 static void faults_end(struct sim *s)
 {
     s->crash_in = s->crash_after_write = s->crash_after_row = s->crash_again = 0;
+    s->cut_inside = false;
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        s->volumes[i].cache.arena.cut = false;
     for (unsigned i = 0; i < s->disks_count; i++) {
         struct simdisk *d = s->disks[i];
         d->gone = false;
