@@ -14,11 +14,13 @@
  *                     |         mode.c      which of it goes, by protection and power
  *                     |         settle.c    what is below, but not for certain yet
  *                     |         claim.c     whether the volume may be served without what is here
+ *                     |         commit.c    what must be in the log before a flush is answered, and before a line leaves
  *                     v
  *                  block.c      4 KiB blocks, and what is known of each sector; policy_*.c: who leaves
  *                  readahead.c  what is likely to be read next
  *                  line.c       rows with dirty blocks
  *                  arena.c      pages that outlive the process; recover.c: what the last one left in them
+ *                  log.c        a ring on a device that outlives power; log_replay.c: what the last one left in it
  *
  * All memory is taken by cache_create(): pages of a pool of its own, and below 2 % of their bytes for their
  * administration; beside that some contexts, the same number for every size. When contexts run dry, requests wait in

@@ -20,8 +20,8 @@
  *      dead:     RETURNING   until the claim is given back; what waited is flushed as in the mode NONE
  *
  * W1  The log is never older than the volume. A line in whose place the log may hold something leaves only when all that
- *     is dirty in it is in the log, durably; but for EMPTYING, and for the end: then no flush is answered before the log
- *     holds nothing.
+ *     is dirty in it is in the log, durably (so that a drain, too, stays true when the log is replayed); but for EMPTYING,
+ *     and for the end: then no flush is answered before the log holds nothing.
  * W2  What went below past the cache where the log may hold something older is flushed there, and then GONE in the log,
  *     before it is answered, and nothing is kept there before that. What the log holds of it is older for certain then.
  * W3  What went below otherwise, and is not in the log, makes the next round flush the volume.
