@@ -5,7 +5,8 @@ make_disks 4 64M
 EXTRA_VOLUMES=', { name = "w"; level = "raid5"; size = "16 MiB"; }'
 EXTRA_EXPORTS=', { name = "w"; volume = "r/w"; }'
 with_log() { write_config raid5 "size = \"48 MiB\"; cache = { size = \"16 MiB\"; write = \"back\"; protection = \"journal\"; journal = [ $1 ]; };"; }
-blank() { rm -f "$1" && truncate -s 32M "$1"; }
+# Too large to be full, and emptied, before it is looked at.
+blank() { rm -f "$1" && truncate -s 256M "$1"; }
 served() { nbdinfo "$NBD" >/dev/null 2>&1; }
 logged() { grep -q "$1" "$LOG" || fail "the log has no: $1"; }
 L0="\"$DIR/log0\"" L1="\"$DIR/log1\""
@@ -111,9 +112,8 @@ check_flushed "through"
 stop_daemon
 # Nor is a log, by an array.
 EXTRA_VOLUMES='' EXTRA_EXPORTS=''
-truncate -s 64M "$DIR/log0"
 DISKS="\"$DIR/log0\", \"$DIR/e1\", \"$DIR/e2\""
-truncate -s 64M "$DIR/e1" "$DIR/e2"
+truncate -s 256M "$DIR/e1" "$DIR/e2"
 write_config raid5
 launch_daemon
 $CTL apply --yes >"$DIR/apply.out" 2>&1 && fail "an array was created over a log"
