@@ -7,16 +7,16 @@
  *                     v                            |  v
  *                   ghost (keys) -- comes again ---+  gone
  *
- * What is used once passes through SMALL, a fifth of the cache, and leaves: so a scan, or a stream, does not displace
+ * What is used once passes through SMALL, a twentieth of the cache, and leaves: so a scan, or a stream, does not displace
  * what is used often. (Yang et al., SOSP 2023; for block I/O behind other caches one bit did better than two. They have
- * SMALL at a tenth; a fifth did better on our traces, docs/cache.md.)
+ * SMALL at a tenth; a twentieth did better on our traces, docs/cache.md.)
  */
 #include <stdlib.h>
 
 #include "cache/ghost.h"
 #include "cache/policy_list.h"
 
-enum { SMALL_FRACTION = 5 };
+enum { SMALL_FRACTION = 20 };
 
 struct s3fifo {
     struct cache_policy policy;

@@ -6,6 +6,10 @@
  * A trace is a sequence of block numbers from a seed. Each is replayed over the policies, with caches of a part of what
  * the trace touches. `second` traces pass through an LRU in front first, as those of initiators with a page cache of
  * their own do. The last column is Belady's optimum, which knows the future: nobody does better.
+ *
+ * The traces that are named after public ones have their statistics: how often a block is used on the mean, and which
+ * share of the blocks is used once, in all of the trace and in parts of it that touch a tenth and a hundredth of the
+ * blocks. What they have, beside what they should, is printed first.
  */
 #include <math.h>
 #include <stdio.h>
@@ -37,20 +41,27 @@ static double draw_unit(void)
 
 /* Keys by rank, spread over the volume; a cumulative table. */
 static double zipf_table[KEYS];
+static uint32_t zipf_keys;
+
+static void zipf_prepare_keys(uint32_t keys, double alpha)
+{
+    double sum = 0;
+    zipf_keys = keys;
+    for (unsigned i = 0; i < keys; i++)
+        zipf_table[i] = sum += pow(i + 1, -alpha);
+    for (unsigned i = 0; i < keys; i++)
+        zipf_table[i] /= sum;
+}
 
 static void zipf_prepare(double alpha)
 {
-    double sum = 0;
-    for (unsigned i = 0; i < KEYS; i++)
-        zipf_table[i] = sum += pow(i + 1, -alpha);
-    for (unsigned i = 0; i < KEYS; i++)
-        zipf_table[i] /= sum;
+    zipf_prepare_keys(KEYS, alpha);
 }
 
 static uint32_t zipf(void)
 {
     double u = draw_unit();
-    uint32_t low = 0, high = KEYS - 1;
+    uint32_t low = 0, high = zipf_keys - 1;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (zipf_table[middle] < u)
@@ -58,7 +69,7 @@ static uint32_t zipf(void)
         else
             high = middle;
     }
-    return (uint32_t)((uint64_t)low * 48271 % KEYS);
+    return (uint32_t)((uint64_t)low * 48271 % zipf_keys);
 }
 
 static void make_zipf(uint32_t *trace, uint32_t count, double alpha)
@@ -140,6 +151,47 @@ static void make_files(uint32_t *trace, uint32_t count)
         for (uint32_t n = 0; n < times; n++)
             for (uint32_t k = 0; k < blocks && i < count; k++)
                 trace[i++] = first + k;
+    }
+}
+
+/*
+ * Of public traces: requests and blocks as those who keep them list them (github.com/cacheMon/cache_dataset), shares
+ * of blocks used once as Yang et al. give them (SOSP 2023, table 1). Rebuilt from: runs of blocks that are used once;
+ * uses of what was used lately, the more so the later that was; and blocks by rank.
+ */
+struct profile {
+    const char *name;
+    uint32_t accesses;
+    double uses, once[3]; /* of a block; shares of blocks used once: in all, in a tenth, in a hundredth */
+    /* Rebuilt from: the share of one-time uses, and of uses lately and how far back; the others, and their skew. */
+    double fresh, again;
+    uint32_t window, ranked;
+    double alpha;
+};
+static const struct profile profiles[] = {
+    {"MSR Cambridge", 554000, 5.5, {56, 74, 86}, 0.096, 0.1, 1000, 54000, 0.8},
+    {"CloudPhysics", 430000, 4.3, {40, 71, 80}, 0.0911, 0.3, 50000, 63000, 0.6},
+    {"Alibaba", 1156000, 11.6, {36, 68, 81}, 0.028, 0.2, 10000, 72000, 0.9},
+    {"Tencent CBS", 2000000, 61, {25, 73, 77}, 0.004, 0.1, 10000, 24500, 0.9},
+};
+
+static void make_profile(const struct profile *p, uint32_t *trace, uint32_t count)
+{
+    enum { RUN = 32 };
+    double starts = p->fresh / ((RUN + 1) / 2.0 * (1 - p->fresh) + p->fresh); /* runs of 1 to RUN blocks */
+    uint32_t run = 0, fresh = p->ranked;
+    zipf_prepare_keys(p->ranked, p->alpha);
+    for (uint32_t i = 0; i < count; i++) {
+        double u = run > 0 ? 0 : draw_unit();
+        uint32_t back = (uint32_t)exp(draw_unit() * log(p->window));
+        if (u < starts) {
+            run = run > 0 ? run - 1 : (uint32_t)(draw() % RUN);
+            trace[i] = fresh++;
+        } else if (u < starts + p->again * (1 - starts) && i > 0) {
+            trace[i] = trace[i - MIN(back, i)];
+        } else {
+            trace[i] = zipf();
+        }
     }
 }
 
@@ -314,11 +366,12 @@ static const struct cache_policy_ops *const policies[] = {&cache_policy_lru, &ca
 static double sums[ARRAY_LENGTH(policies)];
 static unsigned rows;
 
-static void print_rows(const char *name, bool second, const uint32_t *trace, uint32_t count, uint32_t keys)
+static void print_rows(const char *name, bool second, const uint32_t *trace, uint32_t count, uint32_t keys,
+                       uint32_t blocks)
 {
     static const unsigned percents[] = {2, 10, 30};
     for (unsigned i = 0; i < ARRAY_LENGTH(percents); i++) {
-        uint32_t slots = KEYS * percents[i] / 100;
+        uint32_t slots = blocks * percents[i] / 100;
         printf("| %s%s | %u %% |", name, second ? ", second" : "", percents[i]);
         for (unsigned k = 0; k < ARRAY_LENGTH(policies); k++) {
             double share = hit_share(policies[k], trace, count, slots, keys);
@@ -330,19 +383,81 @@ static void print_rows(const char *name, bool second, const uint32_t *trace, uin
     }
 }
 
+/* Of the blocks that are touched from `from` on until there are `most`: how many, and the percentage used once. */
+static double used_once(const uint32_t *trace, uint32_t count, uint32_t from, uint32_t most, uint32_t keys,
+                        uint32_t *blocks)
+{
+    uint8_t *uses = calloc(keys, 1);
+    uint32_t once = 0;
+    ASSERT(uses != NULL);
+    *blocks = 0;
+    for (uint32_t i = from; i < count && *blocks < most; i++) {
+        uint8_t *use = &uses[trace[i]];
+        *blocks += *use == 0;
+        once = once + (*use == 0) - (*use == 1);
+        *use = (uint8_t)MIN(*use + 1, 2);
+    }
+    free(uses);
+    return 100.0 * once / MAX(*blocks, 1u);
+}
+
+/* The mean of five parts that touch so many blocks. */
+static double used_once_in_parts(const uint32_t *trace, uint32_t count, uint32_t most, uint32_t keys)
+{
+    enum { PARTS = 5 };
+    double sum = 0;
+    uint32_t blocks;
+    for (uint32_t i = 0; i < PARTS; i++)
+        sum += used_once(trace, count, count / (PARTS + 1) * i, most, keys, &blocks);
+    return sum / PARTS;
+}
+
+static uint32_t print_statistics(const struct profile *p, const uint32_t *trace, uint32_t count, uint32_t keys)
+{
+    uint32_t blocks;
+    double all = used_once(trace, count, 0, UINT32_MAX, keys, &blocks);
+    printf("| %s | %.1f (%.1f) | %.0f (%.0f) | %.0f (%.0f) | %.0f (%.0f) |\n", p->name, (double)count / blocks, p->uses,
+           all, p->once[0], used_once_in_parts(trace, count, blocks / 10, keys), p->once[1],
+           used_once_in_parts(trace, count, blocks / 100, keys), p->once[2]);
+    return blocks;
+}
+
+/* `blocks`: what caches are parts of. */
+static void print_trace(const char *name, uint32_t *trace, uint32_t count, uint32_t keys, uint32_t blocks)
+{
+    print_rows(name, false, trace, count, keys, blocks);
+    uint32_t left = filter(trace, count, blocks / 20, keys);
+    print_rows(name, true, trace, left, keys, blocks);
+}
+
+static uint32_t make_by_profile(unsigned which, uint32_t *trace, uint32_t most)
+{
+    uint32_t count = MIN(profiles[which].accesses, most);
+    state = 100 + which;
+    make_profile(&profiles[which], trace, count);
+    return count;
+}
+
 int main(int argc, char **argv)
 {
-    uint32_t accesses = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : ACCESSES;
+    uint32_t accesses = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : ACCESSES, blocks[ARRAY_LENGTH(profiles)];
     uint32_t *trace = malloc(accesses * sizeof *trace);
     ASSERT(trace != NULL && accesses > 0);
-    printf("| trace | cache | lru | arc | s3-fifo | optimum |\n| --- | --- | --- | --- | --- | --- |\n");
+    printf("| rebuilt from | uses of a block | used once, %% | in a tenth | in a hundredth |\n"
+           "| --- | --- | --- | --- | --- |\n");
+    for (unsigned i = 0; i < ARRAY_LENGTH(profiles); i++) {
+        uint32_t count = make_by_profile(i, trace, accesses);
+        blocks[i] = print_statistics(&profiles[i], trace, count, keys_of(trace, count));
+    }
+    printf("\n| trace | cache | lru | arc | s3-fifo | optimum |\n| --- | --- | --- | --- | --- | --- |\n");
     for (unsigned i = 0; i < ARRAY_LENGTH(traces); i++) {
         state = i + 1;
         traces[i].make(trace, accesses);
-        uint32_t keys = keys_of(trace, accesses);
-        print_rows(traces[i].name, false, trace, accesses, keys);
-        uint32_t left = filter(trace, accesses, KEYS / 20, keys);
-        print_rows(traces[i].name, true, trace, left, keys);
+        print_trace(traces[i].name, trace, accesses, keys_of(trace, accesses), KEYS);
+    }
+    for (unsigned i = 0; i < ARRAY_LENGTH(profiles); i++) {
+        uint32_t count = make_by_profile(i, trace, accesses);
+        print_trace(profiles[i].name, trace, count, keys_of(trace, count), blocks[i]);
     }
     printf("| mean | |");
     for (unsigned k = 0; k < ARRAY_LENGTH(policies); k++)

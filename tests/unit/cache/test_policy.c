@@ -41,6 +41,23 @@ Test(policy, s3fifo_lets_a_scan_pass_and_keeps_what_is_used)
     policy->ops->destroy(policy);
 }
 
+/* docs/cache.md has what other parts would do. */
+Test(policy, s3fifo_gives_what_is_used_once_a_twentieth)
+{
+    struct cache_policy *policy = cache_policy_s3fifo.create(100);
+    unsigned hot = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        insert(policy, i, i);
+        policy->ops->hit(policy, i);
+    }
+    for (uint64_t key = 1000; key < 2000; key++)
+        insert(policy, evict(policy, false), key);
+    for (uint32_t i = 0; i < 100; i++)
+        hot += keys[i] < 1000;
+    cr_expect(hot >= 94 && hot <= 95, "%u are left", hot);
+    policy->ops->destroy(policy);
+}
+
 Test(policy, s3fifo_takes_what_comes_again_for_hot)
 {
     struct cache_policy *policy = cache_policy_s3fifo.create(100);
