@@ -44,8 +44,6 @@ static void resized(struct cache *c, uint64_t size)
     uint64_t end = MIN(size, c->dev.info.size);
     bool shorter = size < c->dev.info.size;
     c->dev.info.size = size;
-    if (shorter)
-        commit_shrunk(c, size);
     for (uint32_t i = 0; i < c->blocks.count; i++) {
         struct block *b = blocks_slot(&c->blocks, i);
         if (b == NULL || (block_number(b) + 1) * PAGE_BYTES <= end)
@@ -56,6 +54,8 @@ static void resized(struct cache *c, uint64_t size)
         block_forget(&c->blocks, b, sectors);
         block_settle(&c->blocks, b);
     }
+    if (shorter)
+        commit_shrunk(c, size);
     change_resized(c);
 }
 

@@ -560,12 +560,14 @@ Test(cache_log, what_was_beyond_the_end_of_a_volume_that_became_shorter_is_not_r
     cr_assert_eq(put(t, 0, end, BLOCK, 1), BLK_OK);
     cr_assert_eq(put(t, 0, end - BLOCK, BLOCK, 2), BLK_OK);
     cr_assert_eq(flush(t), BLK_OK);
+    cr_assert_eq(put(t, 0, end + BLOCK, BLOCK, 3), BLK_OK);
     t->s->disk->dev.info.size = end;
     blk_notify(&t->s->disk->dev, BLK_EVENT_RESIZED);
     pass(t);
     struct after a = after_cut(t, 1); /* over one that is as long as before */
     cr_assert_eq(a.result, CACHE_LOG_OK);
     cr_expect(!has(a.volume->seen, end, BLOCK, 1));
+    cr_expect(!has(a.volume->seen, end + BLOCK, BLOCK, 3));
     cr_expect(has(a.volume->seen, end - BLOCK, BLOCK, 2));
     after_over(&a);
     study_destroy(t);
