@@ -9,7 +9,7 @@
  *                BELOW       a flush of the volume, if something went there that is neither flushed nor in the log
  *                GONE        of the changes, what is durable there now
  *                COMMITTING  until the log says that it is durable
- *                CLAIMING    if a device of the log died: until the claim says so, too
+ *                CLAIMING    if a device of the log died: until the claim says so, too (also after TAIL)
  *        ^          |
  *        +- answer -+
  *
@@ -173,6 +173,7 @@ bool commit_takes_change(struct cache *c, struct blk_req *req)
 
 /* --- the end of a round --- */
 
+static void over(struct cache *c);
 static void lazy_look(struct cache *c);
 static void close_look(struct cache *c);
 
@@ -197,6 +198,16 @@ static void round_over(struct cache *c, enum blk_status status)
     }
     m->state = COMMIT_IDLE;
     go_idle(c);
+}
+
+/* What it waited for is durable. Which devices of the log are to be believed must be known, too, before it is answered. */
+static void round_claim(struct cache *c)
+{
+    struct commit *m = &c->commit;
+    if (m->renew && c->closed == NULL && claim_renew(c))
+        m->state = COMMIT_CLAIMING;
+    else
+        round_over(c, BLK_OK);
 }
 
 /* --- emptying --- */
@@ -251,7 +262,8 @@ static void emptied(struct cache *c)
         m->state = COMMIT_RETURNING;
         m->returnable = true;
         claim_look(c);
-        commit_claim_changed(c);
+        if (claim_is_gone(c) && !claim_waits(c))
+            over(c);
         return;
     }
     m->state = COMMIT_SEALING;
@@ -275,7 +287,7 @@ static void emptying_over(struct cache *c)
     filter_forget(m);
     m->exposed = true; /* what left meanwhile, in the log or not */
     m->beyond = UINT64_MAX;
-    round_over(c, BLK_OK);
+    round_claim(c);
 }
 
 /* --- the tail follows --- */
@@ -353,7 +365,7 @@ static void commit_start(struct cache *c)
     cache_log_commit(c->o.log, calls);
 }
 
-/* What does not fit is GONE next time it is asked for. False: it has to wait, or the log is being emptied. */
+/* False: it has to wait for room, or the log is being emptied. */
 static bool put_worked(struct cache *c, enum log_put result)
 {
     if (result == LOG_FULL || result == LOG_IS_DEAD)
@@ -420,7 +432,7 @@ static void put_over(struct cache *c)
     flush_then_answer(c, &m->flush);
 }
 
-/* The line that the round has come to, and whether it comes to it for the first time. */
+/* The line that the round has come to; or, when it is through with that, the next one. */
 static struct line *round_line(struct cache *c)
 {
     struct commit *m = &c->commit;
@@ -507,10 +519,8 @@ static void on_committed(struct cache_log_user *user, bool ok)
         empty_begin(c);
     else if (m->state == COMMIT_SEALING)
         sealed(c);
-    else if (m->renew && c->closed == NULL && claim_renew(c))
-        m->state = COMMIT_CLAIMING;
     else
-        round_over(c, BLK_OK);
+        round_claim(c);
 }
 
 static void on_died(struct cache_log_user *user)

@@ -522,6 +522,31 @@ Test(cache_log, when_one_of_two_dies_the_claim_says_so_before_a_flush_is_answere
     study_destroy(t);
 }
 
+Test(cache_log, also_when_the_log_had_to_be_emptied)
+{
+    struct study *t = study_create(2, LOG_RING_MIN, false);
+    struct scene_call call = {.req = {.op = BLK_FLUSH}};
+    cr_assert_eq(put(t, 0, 65536, BLOCK, 1), BLK_OK);
+    cr_assert_eq(flush(t), BLK_OK);
+    t->slow = true;
+    t->disks[0]->fail_percent = 100;
+    for (unsigned k = 0; k < 40; k++)
+        cr_assert_eq(put(t, 0, k * 32768, BLOCK, 100 + k), BLK_OK);
+    scene_submit(t->s, &call);
+    pass(t);
+    cr_expect_eq(log_status(t).emptied, 1);
+    cr_assert(t->asked != NULL && t->held);
+    cr_expect(!call.over);
+    claim_answer(t);
+    cr_assert_eq(scene_wait(t->s, &call), BLK_OK);
+    struct after a = after_cut(t, 1);
+    cr_expect_eq(a.result, CACHE_LOG_STALE);
+    after_over(&a);
+    cr_expect(survives(t, 65536, BLOCK, 102));
+    t->slow = false;
+    study_destroy(t);
+}
+
 /* --- the end --- */
 
 Test(cache_log, a_clean_end_leaves_an_empty_log_and_no_claim)
