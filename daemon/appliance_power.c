@@ -121,10 +121,35 @@ static void drain_over(struct blk_req *req)
         drains_over(live);
 }
 
-/* What is in an arena that outlives a power failure is safe where it is. */
-static bool has_to_be_saved(const struct live_cache *c)
+/*
+ * What a cache has to do before the power is gone. Over an arena that outlives that, nothing; with a log, to have in it
+ * what is not yet; else to bring all that is dirty to the disks.
+ */
+enum saving { SAVE_NOTHING, SAVE_LOG, SAVE_ALL };
+
+static enum saving saving_of(const struct live_cache *c, const struct cache_status *status)
 {
-    return c->arena == NULL || !arena_outlives_power(c->arena);
+    if (c->arena != NULL && arena_outlives_power(c->arena))
+        return SAVE_NOTHING;
+    return status->mode == CACHE_LOGGED ? SAVE_LOG : SAVE_ALL;
+}
+
+static void save_cache(struct live_array *live, unsigned index)
+{
+    struct live_saver *saver = &live->saver;
+    struct cache *cache = live->caches[index].cache;
+    struct live_drain *drain = &saver->drains[index];
+    struct cache_status status;
+    cache_status(cache, &status);
+    enum saving saving = saving_of(&live->caches[index], &status);
+    if (saving == SAVE_NOTHING)
+        return;
+    saver->left++;
+    *drain = (struct live_drain){.live = live, .req = {.op = BLK_FLUSH, .done = drain_over}};
+    if (saving == SAVE_LOG)
+        blk_submit(cache_dev(cache), &drain->req);
+    else
+        cache_drain(cache, &drain->req);
 }
 
 static void drain_begin(struct live_array *live, unsigned number)
@@ -133,13 +158,8 @@ static void drain_begin(struct live_array *live, unsigned number)
     saver->number = number;
     saver->failed = false;
     saver->left = 0;
-    for (unsigned i = 0; i < live->caches_count; i++) {
-        if (!has_to_be_saved(&live->caches[i]))
-            continue;
-        saver->left++;
-        saver->drains[i] = (struct live_drain){.live = live, .req.done = drain_over};
-        cache_drain(live->caches[i].cache, &saver->drains[i].req);
-    }
+    for (unsigned i = 0; i < live->caches_count; i++)
+        save_cache(live, i);
     if (saver->left == 0)
         drains_over(live);
 }
@@ -150,9 +170,9 @@ static struct power_load load_of(const struct live_array *live)
     struct power_load load = {.drained = live->saver.drained};
     for (unsigned i = 0; i < live->caches_count; i++) {
         struct cache_status status;
-        if (!has_to_be_saved(&live->caches[i]))
-            continue;
         cache_status(live->caches[i].cache, &status);
+        if (saving_of(&live->caches[i], &status) != SAVE_ALL)
+            continue;
         load.dirty_bytes += status.dirty_bytes;
         load.seconds += power_destage_seconds(status.dirty_bytes, live_cache_rate(&status));
     }

@@ -181,6 +181,27 @@ blocks read 1 | qemu-io -f raw "$NBD" >"$DIR/out" || fail "$(cat "$DIR/out")"
 [ "$(grep -c 'read 4096/4096' "$DIR/out")" = 256 ] && ! grep -q failed "$DIR/out" || fail "other bytes than were written"
 stop_daemon
 
+# What is in a log is safe there: it need not leave, and takes no time of the battery's.
+BATTERY=$VOLUME
+VOLUME="size = \"64 MiB\"; cache = { size = \"32 MiB\"; write = \"back\"; protection = \"journal\"; journal = [ \"$DIR/wal\" ]; };"
+truncate -s 64M "$DIR/wal"
+write_power "nut://ups@127.0.0.1:$PORT" "$SETTINGS"
+ups OL
+launch_daemon
+well
+mode_is logged || fail "$($CTL cache list)"
+slow 40
+blocks write 2 | qemu-io -f raw -t writeback "$NBD" >/dev/null || fail "write with a log"
+ups OB 90 101
+phase_is saved
+[ "$(dirty)" -gt 0 ] || fail "the disk is not slow enough for this test"
+[ "$(field needed_seconds)" = 100 ] || fail "what is in the log takes time: $($CTL --json power)"
+ups OL
+slow 0
+phase_is "on mains"
+stop_daemon
+VOLUME=$BATTERY
+
 # Nobody can write what is dirty, for the array is frozen: time is spent on it, but not the time to stop.
 end "$SERVER"
 rm "$DIR/far" "$DIR/d0"
