@@ -11,6 +11,7 @@
  *                     |           absorb.c  writes that stay here
  *                     |    ---> flush.c     what a flush waits for; emptying the cache
  *                     |         destage.c   what leaves, when, and in which order
+ *                     |         gaps.c      what a row lacks is read, where that costs less than going in parts
  *                     |         mode.c      which of it goes, by protection and power
  *                     |         settle.c    what is below, but not for certain yet
  *                     |         claim.c     whether the volume may be served without what is here
@@ -121,8 +122,8 @@ struct cache_status {
     uint64_t absorbed, absorbed_bytes, rewritten_bytes; /* writes kept; of them, over what was still dirty */
     uint64_t through;                                   /* writes that went below */
     uint64_t delayed, delayed_ns;                       /* answers that waited for room, and how long together */
-    uint64_t destages, destaged_bytes, full_rows, destage_errors;
-    uint64_t destage_rate; /* bytes a second while destaging; 0: not known */
+    uint64_t destages, destaged_bytes, full_rows, destage_errors; /* bytes that were dirty */
+    uint64_t destage_rate;                                        /* of these, a second, while destaging; 0: not known */
 };
 
 /* NULL if memory is short. The volume is lent; it outlives the cache. Closing destages all and flushes. */

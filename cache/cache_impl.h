@@ -51,14 +51,16 @@ struct change {
 };
 LIST_HEAD(change_list, change);
 
-/* A run of a line's sectors on its way below. Its range is held until it is over. */
+/* A run of a line's sectors on its way below, or the gaps of a line on their way here. Its range is held until it is over. */
 struct destage {
     LIST_ENTRY(destage) link; /* free, or under way */
     struct cache *cache;
     struct blk_req req;
     uint64_t line;
     uint32_t epoch;
-    bool unlogged;       /* some of it may not be in the log */
+    bool unlogged;                  /* some of it may not be in the log */
+    uint64_t off, len, dirty_bytes; /* held; of it, dirty */
+    uint32_t gap_first, gap_count;  /* blocks of the line whose pages were read for it; none: 0 */
     struct page **pages; /* room for a line's, a reference each */
 };
 LIST_HEAD(destage_list, destage);
@@ -175,6 +177,7 @@ struct cache {
     /* destage.c */
     struct destage_list destages, destages_free;
     unsigned destaging;
+    uint32_t gap_pages;  /* lent to gaps */
     struct block **row;  /* the blocks of the line at hand */
     uint64_t hand;       /* the sweep goes on here */
     uint64_t request_ns; /* when the last one of an initiator came */
@@ -313,10 +316,22 @@ bool destage_init(struct cache *c);
 void destage_fini(struct cache *c);
 /* Send on their way below as many runs as there is reason to. */
 void destage_pump(struct cache *c);
+/* Look up the blocks of a line: c->row. Sectors of it that the volume has. */
+uint32_t destage_row(struct cache *c, const struct line *line);
+/* A context for the range of the line, in sectors, which is held from now on. */
+struct destage *destage_begin(struct cache *c, struct line *line, uint32_t from, uint32_t to);
+/* Send it below; the pages of blocks that are here take the places of others that it has. */
+void destage_write(struct cache *c, struct line *line, struct destage *d);
+void destage_end(struct cache *c, struct destage *d);
+void destage_over(struct cache *c); /* whoever waited for it goes on */
 bool destage_meets(const struct cache *c, uint64_t off, uint64_t len);
 /* Does a flush wait for a line here that may leave? A line leaves when no change of it is under way. */
 bool destage_owes(const struct cache *c, uint64_t off, uint64_t len);
 void destage_retry_later(struct cache *c);
+
+/* gaps.c: read what a line lacks of its row, if that and a full row cost less than `runs`. LEFT: they are to go. */
+enum gaps { GAPS_READ, GAPS_LEFT, GAPS_LATER };
+enum gaps gaps_read(struct cache *c, struct line *line, unsigned runs);
 
 void flush_init(struct cache *c);
 void flush_submit(struct cache *c, struct blk_req *req);

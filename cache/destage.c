@@ -3,16 +3,17 @@
  *
  *      why                          how many runs at a time          which line
  *      a flush waits, or all must   DESTAGES                         in disk order, those that the flush covers
- *      above the low watermark      1 there, to DESTAGES at high     full rows, in disk order; else the sweep
+ *      above the low watermark      1 there, to DESTAGES at high     full rows, then all, in disk order; below high
+ *                                                                    none that began to be dirty just now
  *      something is old             a few                            the oldest
  *      nobody asks for anything     a few                            in disk order
  *
- * The sweep (WOW: Gill and Modha, FAST 2005) goes round the lines in the order of the disk. A line that was written
- * into since it last came by is spared once: it is likely to be written into again, over what is there, or until it is
- * full. Up to the high watermark it may so come home with nothing.
+ * In disk order: from where the last one was, round and round (docs/cache.md has what sparing lines that were written
+ * into lately came to).
  *
  * A line leaves in runs: dirty sectors that follow each other, over gaps that are here and clean, for those cost less
- * than another request. If all of a row is here, and a quarter of it dirty, it goes as a full row, without a read.
+ * than another request. If all of a row is here, and a quarter of it dirty, it goes as a full row, without a read. Else
+ * what is missing may be read (gaps.c).
  *
  *      dirty ---> leaving ---> clean
  *        ^           |
@@ -28,7 +29,7 @@
 
 #include "core/log.h"
 
-enum { FEW = 4, SWEEP_STEPS = 64, GAP_SECTORS = 128, FULL_ROW_SHARE = 4 };
+enum { FEW = 4, SWEEP_STEPS = 64, GAP_SECTORS = 128, FULL_ROW_SHARE = 4, RIPE_MS = 100 };
 #define TICK_NS           20000000ull
 #define BACK_OFF_MIN_NS   100000000ull
 #define BACK_OFF_MAX_NS   10000000000ull
@@ -45,7 +46,7 @@ bool destage_meets(const struct cache *c, uint64_t off, uint64_t len)
 {
     const struct destage *d;
     for (d = LIST_FIRST(&c->destages); d != NULL; d = LIST_NEXT(d, link))
-        if (ranges_meet(&d->req, off, len))
+        if (d->off < off + len && off < d->off + d->len)
             return true;
     return false;
 }
@@ -54,11 +55,10 @@ bool destage_meets(const struct cache *c, uint64_t off, uint64_t len)
 
 struct demand {
     unsigned runs;    /* on their way at a time */
-    unsigned classes; /* of the lines to choose from, first choice */
+    bool full_first;  /* full rows, then others */
     bool by_age;      /* the oldest */
-    bool spare;       /* those written into lately */
-    bool picky;       /* if there are no others, none */
     bool covered;     /* only those that a flush waits for */
+    unsigned ripe_ms; /* not what is so young, but full rows */
 };
 
 /* Data of this epoch, of a line or on its way: does a flush wait for it? */
@@ -86,25 +86,26 @@ static struct demand demand_of(const struct cache *c)
     if (c->paused || oldest == NULL)
         return (struct demand){0};
     if (flush_is_waited_for(c))
-        return (struct demand){.runs = DESTAGES, .classes = LINE_FULL | LINE_PARTIAL, .covered = true};
+        return (struct demand){.runs = DESTAGES, .covered = true};
     if (fill > low) {
         unsigned runs = fill >= high ? DESTAGES : 1 + (DESTAGES - 1) * (fill - low) / (high - low);
-        return (struct demand){.runs = runs, .classes = LINE_FULL, .spare = true, .picky = fill < high};
+        return (struct demand){.runs = runs, .full_first = true, .ripe_ms = fill < high ? RIPE_MS : 0};
     }
     if (cache_now_ms(c) - oldest->since_ms >= c->o.age_ms)
         return (struct demand){.runs = FEW, .by_age = true};
     if (cache_now_ns(c) - c->request_ns >= c->o.idle_ms * 1000000ull)
-        return (struct demand){.runs = FEW, .classes = LINE_FULL | LINE_PARTIAL};
+        return (struct demand){.runs = FEW};
     return (struct demand){0};
 }
 
 static bool can_leave(struct cache *c, const struct line *line, const struct demand *demand)
 {
-    return line->class & (LINE_FULL | LINE_PARTIAL) && (!demand->covered || is_covered(c, line->epoch)) &&
+    bool young = line->class & LINE_PARTIAL && cache_now_ms(c) - line->since_ms < demand->ripe_ms;
+    return line->class & (LINE_FULL | LINE_PARTIAL) && !young && (!demand->covered || is_covered(c, line->epoch)) &&
            !change_writes(c, line->number * line_bytes(c), line_bytes(c)) && commit_lets_leave(c, line);
 }
 
-static struct line *sweep(struct cache *c, const struct demand *demand, unsigned classes, bool spare)
+static struct line *sweep(struct cache *c, const struct demand *demand, unsigned classes)
 {
     uint64_t start = c->hand;
     bool round = false;
@@ -117,9 +118,7 @@ static struct line *sweep(struct cache *c, const struct demand *demand, unsigned
         if (line == NULL || (round && line->number >= start))
             return NULL;
         c->hand = line->number + 1;
-        bool spared = spare && line->recent;
-        line->recent = line->recent && !spare;
-        if (!spared && can_leave(c, line, demand))
+        if (can_leave(c, line, demand))
             return line;
     }
     return NULL;
@@ -138,10 +137,12 @@ static struct line *oldest(struct cache *c, const struct demand *demand)
 
 static struct line *choose(struct cache *c, const struct demand *demand)
 {
-    struct line *line = demand->by_age ? NULL : sweep(c, demand, demand->classes, false);
-    if (line == NULL && demand->spare)
-        line = sweep(c, demand, LINE_PARTIAL, true);
-    return line != NULL || demand->picky ? line : oldest(c, demand);
+    struct line *line = NULL;
+    if (demand->by_age)
+        return oldest(c, demand);
+    if (demand->full_first)
+        line = sweep(c, demand, LINE_FULL);
+    return line != NULL ? line : sweep(c, demand, LINE_FULL | LINE_PARTIAL);
 }
 
 /* --- runs --- */
@@ -153,28 +154,23 @@ static bool in_row(const struct cache *c, uint32_t sector, bool dirty)
     return b != NULL && (dirty ? b->dirty : b->valid) >> sector % BLOCK_SECTORS & 1;
 }
 
-/* Sectors of the line that the volume has. */
-static uint32_t line_sectors(const struct cache *c, const struct line *line)
-{
-    uint64_t off = line->number * line_bytes(c);
-    return (uint32_t)(MIN(line_bytes(c), c->dev.info.size - off) / SECTOR_BYTES);
-}
-
 static uint32_t run_max(const struct cache *c)
 {
     uint64_t most = c->below->info.max_request;
     return most == 0 ? UINT32_MAX : (uint32_t)MIN(most / SECTOR_BYTES, UINT32_MAX);
 }
 
-static void row_look(struct cache *c, const struct line *line)
+uint32_t destage_row(struct cache *c, const struct line *line)
 {
+    uint64_t off = line->number * line_bytes(c);
     for (uint32_t i = 0; i < c->lines.blocks; i++)
         c->row[i] = block_find(&c->blocks, line->number * c->lines.blocks + i);
+    return off < c->dev.info.size ? (uint32_t)(MIN(line_bytes(c), c->dev.info.size - off) / SECTOR_BYTES) : 0;
 }
 
-static bool goes_as_row(const struct cache *c, const struct line *line)
+static bool goes_as_row(const struct cache *c, const struct line *line, uint32_t end)
 {
-    if (line->dirty * FULL_ROW_SHARE < c->lines.blocks || line_sectors(c, line) > run_max(c))
+    if (line->dirty * FULL_ROW_SHARE < c->lines.blocks || end > run_max(c))
         return false;
     for (uint32_t i = 0; i < c->lines.blocks; i++)
         if (c->row[i] == NULL || c->row[i]->valid != BLOCK_WHOLE)
@@ -198,55 +194,93 @@ static bool next_run(const struct cache *c, uint32_t end, uint32_t *from, uint32
     return *to > *from;
 }
 
-static void run_start(struct cache *c, struct line *line, uint32_t from, uint32_t to)
+static unsigned runs_count(const struct cache *c, uint32_t end)
+{
+    unsigned runs = 0;
+    for (uint32_t from = 0, to; next_run(c, end, &from, &to); from = to)
+        runs++;
+    return runs;
+}
+
+struct destage *destage_begin(struct cache *c, struct line *line, uint32_t from, uint32_t to)
 {
     struct destage *d = LIST_FIRST(&c->destages_free);
-    uint64_t off = line->number * line_bytes(c) + (uint64_t)from * SECTOR_BYTES;
-    uint64_t len = (uint64_t)(to - from) * SECTOR_BYTES;
     LIST_REMOVE(d, link);
     LIST_INSERT_HEAD(&c->destages, d, link);
     d->line = line->number;
     d->epoch = line->epoch;
-    d->unlogged = false;
-    d->req = (struct blk_req){.op = BLK_WRITE, .off = off, .len = len, .pages = d->pages, .done = destage_done};
-    for (uint32_t i = from / BLOCK_SECTORS; i * BLOCK_SECTORS < to; i++) {
-        struct block *b = c->row[i];
-        uint8_t goes = sectors_of(block_number(b), off, off + len) & b->dirty;
-        d->unlogged = d->unlogged || commit_is_unlogged(c, b);
-        d->pages[i - from / BLOCK_SECTORS] = b->page;
-        page_ref(b->page);
-        dirt_set(c, line, b, (uint8_t)(b->dirty & ~goes), b->leaving | goes);
-    }
+    d->gap_count = 0;
+    d->off = line->number * line_bytes(c) + (uint64_t)from * SECTOR_BYTES;
+    d->len = (uint64_t)(to - from) * SECTOR_BYTES;
     line->leaving++;
-    c->counted.destages++;
-    c->counted.full_rows += to - from == c->lines.blocks * BLOCK_SECTORS;
-    throttle_busy(&c->throttle, cache_now_ns(c), true);
     c->destaging++;
+    throttle_busy(&c->throttle, cache_now_ns(c), true);
+    return d;
+}
+
+static void page_take(struct page **slot, struct page *page, bool instead)
+{
+    if (instead)
+        page_put(*slot);
+    *slot = page;
+    page_ref(page);
+}
+
+void destage_write(struct cache *c, struct line *line, struct destage *d)
+{
+    uint32_t first = (uint32_t)(d->off % line_bytes(c) / PAGE_BYTES);
+    d->epoch = line->epoch;
+    d->dirty_bytes = 0;
+    d->unlogged = false;
+    d->req = (struct blk_req){.op = BLK_WRITE, .off = d->off, .len = d->len, .pages = d->pages, .done = destage_done};
+    for (uint32_t i = 0; i < page_count_for(d->off, d->len); i++) {
+        struct block *b = c->row[first + i];
+        if (b == NULL || b->valid == 0)
+            continue; /* its page was read */
+        uint8_t goes = sectors_of(block_number(b), d->off, d->off + d->len) & b->dirty;
+        bool read = i - d->gap_first < d->gap_count;
+        d->unlogged = d->unlogged || commit_is_unlogged(c, b);
+        if (!read || b->valid == BLOCK_WHOLE)
+            page_take(&d->pages[i], b->page, read);
+        dirt_set(c, line, b, (uint8_t)(b->dirty & ~goes), b->leaving | goes);
+        d->dirty_bytes += (unsigned)__builtin_popcount(goes) * SECTOR_BYTES;
+    }
+    c->counted.destages++;
+    c->counted.full_rows += d->len == line_bytes(c);
     blk_submit(c->below, &d->req);
 }
 
-static void line_start(struct cache *c, struct line *line)
+static void runs_start(struct cache *c, struct line *line, uint32_t end)
 {
-    uint32_t end = line_sectors(c, line), from = 0, to = end;
-    row_look(c, line);
-    if (goes_as_row(c, line)) {
-        run_start(c, line, 0, end);
-    } else {
-        for (; !LIST_EMPTY(&c->destages_free) && next_run(c, end, &from, &to); from = to)
-            run_start(c, line, from, to);
-    }
-    line->recent = false;
+    for (uint32_t from = 0, to; !LIST_EMPTY(&c->destages_free) && next_run(c, end, &from, &to); from = to)
+        destage_write(c, line, destage_begin(c, line, from, to));
+}
+
+/* False: not now. */
+static bool line_start(struct cache *c, struct line *line)
+{
+    uint32_t end = destage_row(c, line);
+    enum gaps gaps = GAPS_READ; /* if there is none */
+    if (goes_as_row(c, line, end))
+        destage_write(c, line, destage_begin(c, line, 0, end));
+    else
+        gaps = gaps_read(c, line, runs_count(c, end));
+    if (gaps == GAPS_LEFT)
+        runs_start(c, line, end);
     line_settle(&c->lines, line);
+    return gaps != GAPS_LATER;
 }
 
 void destage_pump(struct cache *c)
 {
     for (;;) {
+        uint64_t hand = c->hand;
         struct demand demand = demand_of(c);
         struct line *line = c->destaging < demand.runs && settle_has_room(c) ? choose(c, &demand) : NULL;
-        if (line == NULL)
-            break;
-        line_start(c, line);
+        if (line != NULL && line_start(c, line))
+            continue;
+        c->hand = line != NULL ? hand : c->hand;
+        break;
     }
     if (c->dirty_blocks > 0 && !c->paused && !c->tick.armed)
         timer_start(c->dev.loop, &c->tick, TICK_NS);
@@ -332,14 +366,31 @@ static void destage_worked(struct cache *c, const struct destage *d)
 {
     if (settle_applies(c))
         settle_destaged(c, d->req.off / PAGE_BYTES, page_count_for(d->req.off, d->req.len));
-    c->counted.destaged_bytes += d->req.len;
-    throttle_left(&c->throttle, cache_now_ns(c), d->req.len);
+    c->counted.destaged_bytes += d->dirty_bytes;
+    throttle_left(&c->throttle, cache_now_ns(c), d->dirty_bytes);
     if (c->counted.trouble == BLK_OK || c->paused || c->lines.aside > 0)
         return;
     c->counted.trouble = BLK_OK;
     c->back_off_ns = BACK_OFF_MIN_NS;
     log_notice("cache %s: dirty data can be written again", c->dev.name);
     cache_changed(c);
+}
+
+void destage_end(struct cache *c, struct destage *d)
+{
+    c->gap_pages -= d->gap_count;
+    LIST_REMOVE(d, link);
+    LIST_INSERT_HEAD(&c->destages_free, d, link);
+    c->destaging--;
+}
+
+void destage_over(struct cache *c)
+{
+    throttle_busy(&c->throttle, cache_now_ns(c), c->destaging > 0);
+    absorb_go_on(c);
+    flush_go_on(c);
+    change_go_on(c);
+    cache_close_if_idle(c);
 }
 
 static void destage_done(struct blk_req *child)
@@ -350,18 +401,12 @@ static void destage_done(struct blk_req *child)
     run_left(c, d, failed);
     if (d->unlogged)
         commit_exposed(c);
-    LIST_REMOVE(d, link);
-    LIST_INSERT_HEAD(&c->destages_free, d, link);
-    c->destaging--;
+    destage_end(c, d);
     if (failed)
         destage_failed(c, d);
     else
         destage_worked(c, d);
-    throttle_busy(&c->throttle, cache_now_ns(c), c->destaging > 0);
-    absorb_go_on(c);
-    flush_go_on(c);
-    change_go_on(c);
-    cache_close_if_idle(c);
+    destage_over(c);
 }
 
 /* --- life --- */

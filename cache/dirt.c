@@ -19,7 +19,6 @@ void dirt_set(struct cache *c, struct line *line, struct block *b, uint8_t dirty
 
 void dirt_add(struct cache *c, struct line *line, struct block *b, uint8_t sectors)
 {
-    line->recent = line->dirty > 0;
     if (line->dirty == 0) {
         line->epoch = c->epoch;
         line->since_ms = cache_now_ms(c);

@@ -28,11 +28,11 @@ enum { LINES_FRACTION = 4 }; /* of the number of blocks */
 struct line {
     uint64_t number : 40, class : 4, below : 4; /* below: classes in its subtree, its own among them */
     uint64_t leaving : 8;                       /* runs */
-    uint64_t recent : 1;                        /* written into, while dirty, since the sweep last passed */
     uint64_t aside : 1;                         /* its destage failed */
     uint64_t aged : 1;                          /* it is in the list of ages */
     uint64_t unlogged : 1;                      /* see UNLOGGED */
     uint64_t round : 2;                         /* of the log's, that last came by: its low bits */
+    uint64_t gappy : 1;                         /* what it lacks of its row could not be read */
     uint32_t left, right;                       /* right: also the next of the free */
     uint32_t older, newer;
     uint32_t epoch, since_ms;

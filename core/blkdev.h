@@ -87,6 +87,7 @@ struct blk_info {
     uint32_t logical_block;  /* smallest unit of I/O: a power of two, 512 to 4096 */
     uint32_t physical_block; /* smallest unit that needs no read first */
     uint32_t optimal_io;     /* bytes of one full row of data; 0: no preference */
+    uint32_t row_part;       /* bytes of a row on each disk, if a write of less reads first what is there; else 0 */
     uint64_t max_request;    /* longest READ or WRITE in bytes; 0: no limit */
     uint32_t atomic_write;   /* a WRITE within an aligned run of so many bytes is done whole or not at all, also in a
                                 crash; a multiple of logical_block, at most max_request; 0: no promise */

@@ -249,6 +249,7 @@ static struct blk_info info_of(const struct volume *v, const struct volume_optio
                             .logical_block = o->logical_block,
                             .physical_block = o->logical_block,
                             .optimal_io = (uint32_t)MIN(v->layout.row_data, UINT32_MAX),
+                            .row_part = v->layout.parity ? v->layout.spec.chunk : 0,
                             .max_request = REQUEST_MAX,
                             .atomic_write = atomic_write(v, o->logical_block),
                             .rotational = any_member(v, is_rotational),

@@ -684,7 +684,8 @@ static struct model *model_create(const struct model_options *o, uint64_t seed)
         m->sectors[i].entries[0] = (struct entry){.superseded = NEVER, .buried = NEVER, .ok = true};
     }
     m->t = testloop_create(DEPTH * (LONGEST / PAGE_BYTES + 1) * 2, seed + 1);
-    m->disk = trialdisk_create(&m->t->loop, DISK, SECTOR, 5 * 16 * 1024);
+    m->disk = trialdisk_create(&m->t->loop, DISK, SECTOR, (o->parity ? 4 : 5) * 16 * 1024);
+    m->disk->dev.info.row_part = o->parity ? 64 * 1024 : 0; /* a line is most of the disk */
     m->disk->seed = seed + 2;
     m->disk->latency_ns = pick(m, 4) == 0 ? 0 : 1000000;
     m->disk->replaces = pick(m, 2);

@@ -29,6 +29,7 @@ struct model_options {
     bool power_changes; /* the battery is healthy now and then */
     bool limit_changes; /* so is the limit of dirty data */
     bool hot;           /* a few places are asked for again and again */
+    bool parity;        /* writing less than a row reads first: gaps are read */
     enum { MODEL_NO_ARENA, MODEL_ARENA, MODEL_PMEM } arena;
     unsigned log_devices, log_pages; /* 0: no log; of its ring */
     bool log_deaths;                 /* its devices fail, and come back in the next life */

@@ -19,7 +19,7 @@ static void run_some(struct model_options options, unsigned seeds)
         options.hot = i % 2;
         options.cache.readahead = (enum readahead_mode)(i % 3);
         options.cache.policy = policies[i % ARRAY_LENGTH(policies)];
-        options.cache.bytes = i % 4 == 0 ? CACHE_BYTES_MIN : 160 * KIB;
+        options.cache.bytes = options.parity ? 1024 * KIB : i % 4 == 0 ? CACHE_BYTES_MIN : 160 * KIB;
         model_run(&options);
     }
 }
@@ -63,6 +63,13 @@ Test(cache_model, what_was_flushed_survives_when_the_power_is_cut)
 Test(cache_model, a_volume_with_errors_loses_nothing)
 {
     run_ways((struct model_options){.fail_percent = 8, .cut = true});
+}
+
+Test(cache_model, rows_whose_gaps_are_read_are_made_of_what_is_here_and_what_is_below)
+{
+    run_ways((struct model_options){.parity = true, .limit_changes = true});
+    run_ways((struct model_options){.parity = true, .cut = true});
+    run_ways((struct model_options){.parity = true, .fail_percent = 8, .cut = true});
 }
 
 static const struct {
@@ -111,6 +118,11 @@ Test(cache_model, over_an_arena_and_a_volume_with_errors_nothing_is_lost)
     run_arenas((struct model_options){.fail_percent = 8, .kills = 3});
 }
 
+Test(cache_model, over_an_arena_gaps_are_read)
+{
+    run_arenas((struct model_options){.parity = true, .kills = 3});
+}
+
 Test(cache_model, forced_write_back_reads_what_was_written)
 {
     struct cache_options forced = {.name = "forced", .write_back = true, .protection = CACHE_PROTECT_FORCED};
@@ -143,6 +155,11 @@ static void run_logs(struct model_options options)
 Test(cache_model, over_a_log_what_was_flushed_survives_a_power_cut_at_any_time)
 {
     run_logs((struct model_options){.limit_changes = true, .kills = 3});
+}
+
+Test(cache_model, over_a_log_gaps_are_read)
+{
+    run_logs((struct model_options){.parity = true, .kills = 3});
 }
 
 Test(cache_model, over_a_log_and_a_volume_with_errors_nothing_is_lost)

@@ -46,6 +46,29 @@ static void take_effect(struct trial_slot *slot)
             change_bytes(disk->seen, req, at, SECTOR);
 }
 
+static uint64_t sum_of(const struct page *page)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < PAGE_BYTES / 8; i++)
+        sum = sum * 31 + ((const uint64_t *)page->data)[i];
+    return sum;
+}
+
+/* One more reference, to a page that is what it will be; the oldest one is looked at, and put. */
+static void lend(struct trialdisk *disk, struct page *page)
+{
+    struct trial_lent *lent = &disk->lent[disk->next_lent++ % TRIAL_LENT];
+    if (lent->page != NULL) {
+        cr_assert_eq(sum_of(lent->page), lent->sum, "a page that is not its own was written into");
+        page_put(lent->page);
+    }
+    *lent = (struct trial_lent){.page = page};
+    if (page == NULL)
+        return;
+    page_ref(page);
+    lent->sum = sum_of(page);
+}
+
 static void replace_pages(struct trialdisk *disk, struct blk_req *req)
 {
     uint32_t count = page_count_for(req->off, req->len);
@@ -75,6 +98,9 @@ static void read_bytes(struct trial_slot *slot)
     if (slot->disk->replaces)
         replace_pages(slot->disk, req);
     pages_copy_in(req->pages, req->off % PAGE_BYTES, bytes, req->len);
+    for (uint32_t i = 0; i < page_count_for(req->off, req->len); i++)
+        if (page_pool_of(req->pages[i]) == slot->disk->own && slot->disk->replaced++ % 4 == 0)
+            lend(slot->disk, req->pages[i]);
 }
 
 static void complete_changes(struct trialdisk *disk, const struct blk_req *req)
@@ -225,6 +251,8 @@ static void trialdisk_close(struct blkdev *dev, struct task *closed)
 {
     struct trialdisk *disk = container_of(dev, struct trialdisk, dev);
     struct loop *loop = dev->loop;
+    for (unsigned i = 0; i < TRIAL_LENT; i++)
+        lend(disk, NULL);
     page_pool_retire(disk->own);
     free(disk->seen);
     free(disk->done);

@@ -12,7 +12,13 @@
 
 #include "tests/unit/lib/testloop.h"
 
-enum { TRIAL_SLOTS = 1024 };
+enum { TRIAL_SLOTS = 1024, TRIAL_LENT = 8 };
+
+/* A page that was put in the place of a reader's, and that the disk has as well: nobody may write into it. */
+struct trial_lent {
+    struct page *page;
+    uint64_t sum;
+};
 
 struct trial_slot {
     struct trialdisk *disk;
@@ -37,6 +43,8 @@ struct trialdisk {
     uint64_t requests[BLK_OP_COUNT], bytes[BLK_OP_COUNT], fuas;
     uint64_t *stable_order, order; /* of submission: of what made a sector stable */
     struct page_pool *own;
+    struct trial_lent lent[TRIAL_LENT];
+    unsigned next_lent, replaced;
     struct trial_slot slots[TRIAL_SLOTS];
 };
 

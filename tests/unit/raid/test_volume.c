@@ -77,6 +77,19 @@ Test(volume, says_what_it_is)
     bench_close(b);
 }
 
+Test(volume, says_how_much_of_a_row_a_disk_holds_where_writing_less_than_a_row_reads_first)
+{
+    static const struct {
+        unsigned shape;
+        uint32_t part;
+    } table[] = {{0, 0}, {2, 0}, {4, 0}, {6, 0}, {8, 0}, {11, 8192}, {13, 8192}, {15, 8192}, {17, 8192}, {18, 8192}};
+    for (unsigned i = 0; i < ARRAY_LENGTH(table); i++) {
+        struct bench *b = open_shape(table[i].shape, 0, 1);
+        cr_expect_eq(b->dev->info.row_part, table[i].part, "shape %u", table[i].shape);
+        bench_close(b);
+    }
+}
+
 Test(volume, healthy_volumes_keep_every_byte_and_their_redundancy)
 {
     for (unsigned shape = 0; shape < ARRAY_LENGTH(shapes); shape++)
