@@ -140,7 +140,7 @@ void absorb_refuse(struct cache *c, enum blk_status status)
     struct blk_req *req;
     while (c->delayed_held && (req = STAILQ_FIRST(&c->delayed)) != NULL) {
         STAILQ_REMOVE_HEAD(&c->delayed, link);
-        blk_complete(req, status == BLK_MEDIA ? BLK_GONE : status);
+        blk_complete(req, cache_status_elsewhere(status));
     }
 }
 

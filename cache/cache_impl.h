@@ -234,6 +234,12 @@ static inline bool request_fits(const struct cache *c, const struct blk_req *req
     return req->off + req->len <= c->dev.info.size;
 }
 
+/* What became of bytes that are not those of the request that is told so: there is no place in it to name. */
+static inline enum blk_status cache_status_elsewhere(enum blk_status status)
+{
+    return status == BLK_MEDIA ? BLK_GONE : status;
+}
+
 /* As the child was answered, so is the parent. */
 void cache_answer(struct blk_req *parent, const struct blk_req *child);
 void cache_changed(struct cache *c);

@@ -218,7 +218,7 @@ void change_logged(struct cache *c, struct blk_req *child, enum blk_status statu
     struct change *change = container_of(child, struct change, req);
     (void)c;
     if (status != BLK_OK)
-        child->status = status;
+        child->status = cache_status_elsewhere(status);
     change_answer(change);
 }
 
@@ -265,7 +265,7 @@ void change_flushed(struct blk_req *child, enum blk_status status)
 {
     struct change *change = container_of(child, struct change, req);
     change->flushed = true;
-    child->status = status;
+    child->status = cache_status_elsewhere(status);
     hear_begin(change);
 }
 

@@ -133,7 +133,7 @@ static void answer(struct cache *c, struct blk_req *req, enum blk_status status)
     if (req->flags & CACHE_CHANGE)
         change_logged(c, req, status);
     else
-        blk_complete(req, status == BLK_MEDIA ? BLK_GONE : status);
+        blk_complete(req, cache_status_elsewhere(status));
 }
 
 static void answer_all(struct cache *c, struct blk_req_list *list, enum blk_status status)

@@ -99,7 +99,7 @@ static void flush_answer(struct cache *c, struct blk_req *req, enum blk_status s
     else if (req->flags & CACHE_CHANGE)
         change_flushed(req, status);
     else
-        blk_complete(req, status == BLK_MEDIA ? BLK_GONE : status); /* there is no place to name */
+        blk_complete(req, cache_status_elsewhere(status));
 }
 
 static bool is_below(const struct cache *c, uint32_t epoch)

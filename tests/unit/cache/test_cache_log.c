@@ -355,6 +355,21 @@ Test(cache_log, what_was_discarded_does_not_come_back)
     study_destroy(t);
 }
 
+/* The log dies, and what is dirty elsewhere cannot be written: that is not a place in the discard. */
+Test(cache_log, a_change_that_cannot_be_logged_for_other_bytes_names_none_of_its_own)
+{
+    struct study *t = study_create(1, 256, false);
+    cr_assert_eq(put(t, 0, 65536, BLOCK, 1), BLK_OK);
+    cr_assert_eq(flush(t), BLK_OK);
+    cr_assert_eq(put(t, 0, 2 * LARGE, BLOCK, 2), BLK_OK);
+    t->s->disk->bad_off = 2 * LARGE;
+    t->s->disk->bad_len = BLOCK;
+    t->disks[0]->fail_percent = 100;
+    cr_expect_eq(test_io(t->s->t, cache_dev(t->s->cache), BLK_DISCARD, 0, 65536, NULL, BLOCK), BLK_GONE);
+    t->s->disk->bad_len = 0;
+    study_destroy(t);
+}
+
 Test(cache_log, a_drain_is_over_when_the_log_has_what_it_destaged)
 {
     struct study *t = study_create(1, 256, false);
