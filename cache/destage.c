@@ -306,6 +306,8 @@ static void block_left(struct cache *c, struct line *line, struct block *b, cons
     dirt_set(c, line, b, b->dirty | back, (uint8_t)(b->leaving & ~sectors));
     if (back != 0)
         commit_dirtied(c, line, b);
+    if (block_clean(b))
+        b->flags &= (uint8_t)~BLOCK_UNLOGGED;
     block_settle(&c->blocks, b);
 }
 

@@ -732,6 +732,7 @@ static void model_start(struct model *m)
 
 static void model_destroy(struct model *m)
 {
+    m->kill_in = 0; /* too late */
     if (m->log != NULL)
         log_close(m);
     for (unsigned i = 0; i < m->o->log_devices; i++)
