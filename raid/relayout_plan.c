@@ -1,19 +1,19 @@
 /*
  * Can a volume be moved to another shape, where to, and in which direction? See raid/relayout_plan.h.
  *
- * Where the new shape is to begin is tried in three places: where the old one does, as far down as there is room, and as
- * far up. Moving forward is possible where the new rows never come before the old ones (M1) from the beginning on, so
+ * Where the new shape is to begin is tried in three places: where the old one does, as far down as there is room, as far
+ * up. Moving forward is possible where the new rows never come before the old ones (M1) from the beginning on, so
  * that the gap between them, on each member, is never negative; backward is the mirror image, from the end on. The gap
  * grows evenly with the position, but for the roughness of rows:
  *
  *      gap(x) = (from.start - to.start) + x / old - x / new          old, new: bytes of volume a byte of depth
  *
- * P1  At most one chunk of each shape is lost to rounding at a border on either side. So where the gap is four chunks of
- *     each or more there is a free step of one row at least.
+ * P1  At most one chunk of each shape is lost to rounding at a border, on either side. So where the gap is four chunks
+ *     of each or more there is a free step of one row at least.
  * P2  How far a step comes (relayout_reach) never falls when it begins farther on. So if it was tried with the longest
  *     ones that no position is stuck, no shorter steps come to one.
- * P3  With densities alike the gap repeats after a period; else it grows, up to where P1 holds. So a walk over a period,
- *     or up to there, tells it of the whole volume (M5).
+ * P3  With densities alike the gap repeats after a period; else it grows, up to where P1 holds. So a walk over a
+ *     period, or up to there, tells it of the whole volume (M5).
  *
  * Functions of values. Sentences are for the administrator.
  */
@@ -104,7 +104,7 @@ static int density_compare(const struct relayout_shape *one, const struct relayo
 
 /* --- M4: what is there already --- */
 
-/* Volume bytes [from, to) that a member of a span or of a jbod holds, in this order from the beginning of its extent. */
+/* Volume bytes [from, to) that a member of a span or of a jbod holds, in order, from the beginning of its extent. */
 struct held {
     uint64_t from, to;
 };

@@ -88,8 +88,8 @@ struct sb_scrub {
 enum sb_init { SB_INIT_NONE, SB_INIT_BACKGROUND, SB_INIT_FOREGROUND };
 
 /*
- * A relayout under way (docs/relayout.md). The new side is a volume of its own, with the old one's name; its rows beyond
- * the position are unwritten, and so are the old one's that were passed.
+ * A relayout under way (docs/relayout.md). The new side is a volume of its own, with the old one's name; its rows
+ * beyond the position are unwritten, and so are the old one's that were passed.
  */
 struct sb_relayout {
     struct uuid from; /* the volume that this one is the new side of; nil: it is nobody's */

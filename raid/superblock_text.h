@@ -1,5 +1,5 @@
 /*
- * The JSON text of a superblock, and its struct. Used by superblock*.c only; the header block is superblock.c's business.
+ * The JSON text of a superblock, and its struct. Used by superblock*.c only; the header is superblock.c's business.
  *
  * Pure functions. Reading treats the text as hostile, but checks each field for itself only: superblock_check() says
  * whether the fields go together.
