@@ -1,10 +1,10 @@
 /*
  * Can a volume be moved to another shape, where to, and in which direction? See raid/relayout_plan.h.
  *
- * Where the new shape is to begin is tried in three places: where the old one does, as far down as there is room, as far
- * up. Moving forward is possible where the new rows never come before the old ones (M1) from the beginning on, so
- * that the gap between them, on each member, is never negative; backward is the mirror image, from the end on. The gap
- * grows evenly with the position, but for the roughness of rows:
+ * Where the new shape is to begin is tried in three places: where the old one does, as far down as there is room, as
+ * far up. Moving forward is possible where the new rows never come before the old ones (M1) from the beginning on, so
+ * that the gap between them, on each member, is never negative; backward is the mirror image, from the end on. The
+ * gap grows evenly with the position, but for the roughness of rows:
  *
  *      gap(x) = (from.start - to.start) + x / old - x / new          old, new: bytes of volume a byte of depth
  *

@@ -5,18 +5,18 @@
  *
  * A shape is a layout and where it stands on the members. The volume's bytes are moved in order: forward, from the
  * first on, or backward, from the last. The position parts them: what was passed lives in the new shape, the rest in
- * the old one. It stands on disk, and is moved only when what it tells is durable. A position is a border of rows of the
- * new shape, or the volume's end.
+ * the old one. It stands on disk, and is moved only when what it tells is durable. A position is a border of rows of
+ * the new shape, or the volume's end.
  *
  * M1  At each position that ever stood on disk, no place of a row of the new shape that was passed is also one of a row
  *     of the old shape that holds a byte that was not (relayout_rests). So both sides are whole, with all their
  *     redundancy: what either bears to lose may be lost at any time.
  * M2  A free step writes rows of the new shape to places that are in M1's sense clear at the position on disk. So until
  *     the position is moved the old side is whole, also as far as the step has come.
- * M3  A logged step needs M1 at its end only. Its rows may lie over the old ones that it moves itself; so all of them,
- *     redundancy and all, first go to the log, durably, then the other end of the step to disk: from there on they
- *     count there, and a crash is followed by copying them to their places. The log is laid out as the new shape is, over the
- *     same members, its rows counted from 0: so it bears what the new shape bears.
+ * M3  A logged step needs M1 at its end only. Its rows may lie over the old ones that it moves itself; so all of
+ *     them, redundancy and all, first go to the log, durably, then the other end of the step to disk: from there on
+ *     they count there, and a crash is followed by copying them to their places. The log is laid out as the new shape
+ *     is, over the same members, its rows counted from 0: so it bears what the new shape bears.
  * M4  In place: where the new shape uses a member of the old one, the bytes that belong there are there already. Both
  *     sides' places are the same then, so the position rests only at borders of rows of both.
  * M5  What relayout_plan() is content with never comes to a position from which there is no step.

@@ -2,9 +2,9 @@
  * Disks under a relayout, as small arrays of symbols, and a mover that goes by raid/relayout_plan.h: slow and obvious.
  *
  * A block of 4 KiB holds a symbol: a tag (data, 0 is zeroes), or the tags that a parity block was computed from; so
- * what can be recovered from what needs no codec. Disks have a cache: what was not flushed when the power fails is there or
- * not, each block for itself. Initiators' writes are whole, redundancy and all, and durable at once: the write hole is
- * not what this is about. A row that was never written reads as zeroes; that stands in the description.
+ * what can be recovered from what needs no codec. Disks have a cache: what was not flushed when the power fails is
+ * there or not, each block for itself. Initiators' writes are whole, redundancy and all, and durable at once: the
+ * write hole is not what this is about. A row that was never written reads as zeroes; that stands in the description.
  */
 #ifndef TESTS_UNIT_RAID_RELAYOUT_MODEL_H
 #define TESTS_UNIT_RAID_RELAYOUT_MODEL_H

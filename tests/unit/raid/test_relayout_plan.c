@@ -2,7 +2,8 @@
  * Relayouts, planned and walked on disks that are arrays of symbols (relayout_model.h).
  *
  * Every pair of levels is tried with members, chunks, rotations, copies, spans, sizes, room and logs drawn at random.
- * What counts as right does not come from the plan: bytes read back, rows are whole, no place of two rows that both count.
+ * What counts as right does not come from the plan: bytes read back, rows are whole, no place of two rows that both
+ * count.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
