@@ -115,7 +115,7 @@ void absorb_go_on(struct cache *c)
     timer_stop(c->dev.loop, &c->delay);
     while ((req = STAILQ_FIRST(&c->delayed)) != NULL) {
         STAILQ_REMOVE_HEAD(&c->delayed, link);
-        blk_complete(req, BLK_OK);
+        answer(c, req);
     }
 }
 

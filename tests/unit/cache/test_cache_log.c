@@ -612,3 +612,39 @@ Test(cache_log, what_was_beyond_the_end_of_a_volume_that_became_shorter_is_not_r
     after_over(&a);
     study_destroy(t);
 }
+
+Test(cache_log, a_durable_write_that_waited_for_room_is_in_the_log_when_it_is_answered)
+{
+    enum { WRITES = 200 };
+    static struct scene_call calls[WRITES];
+    struct study *t = study_create(1, 1024, false);
+    struct scene_call durable = {0};
+    unsigned count = 0;
+    t->s->disk->latency_ns = 100000000;
+    cache_set_dirty_limit(t->s->cache, 384 * KIB);
+    while (count < WRITES && status_of(t).delayed < 8) {
+        scene_write(t->s, &calls[count], 0, 8192 * count, BLOCK, count);
+        testloop_run_ready(t->s->t);
+        t->s->t->loop.now_ns += status_of(t).destage_rate == 0 ? 2000000 : 0;
+        testloop_run_ready(t->s->t);
+        count++;
+    }
+    t->disks[0]->hold = true;
+    scene_write(t->s, &durable, BLK_FUA, 8192 * WRITES, BLOCK, 1000);
+    testloop_run_ready(t->s->t);
+    cr_assert_eq(status_of(t).delayed, 9, "%u writes", count);
+    cache_set_dirty_limit(t->s->cache, MIB); /* there is room, when the next run has left */
+    for (unsigned i = 0; i < 200 && !durable.over; i++) {
+        t->s->t->loop.now_ns += 500000;
+        testloop_run_ready(t->s->t);
+    }
+    cr_expect(!durable.over, "it is not in the log");
+    trialdisk_release(t->disks[0]);
+    cr_expect_eq(scene_wait(t->s, &durable), BLK_OK);
+    for (unsigned i = 0; i < count; i++) {
+        scene_wait(t->s, &calls[i]);
+        scene_call_over(&calls[i]);
+    }
+    scene_call_over(&durable);
+    study_destroy(t);
+}
