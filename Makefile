@@ -10,6 +10,7 @@
 #                           make soak-cache LOOPS=200: kill -9 of what a battery or a journal protects
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
+#   make bench-cache        the cache over hard disks in virtual time, as tables
 #   make cache-traces       replacement policies on generated traces, as a table
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
@@ -208,6 +209,19 @@ $(cache_traces): $(B)/tests/bench/cache_traces.o $(call lib,cache core)
 cache-traces: $(cache_traces)
 	$(Q)$(cache_traces)
 
+# The cache over arrays on hard disks in virtual time: the tables of docs/cache.md. cache-speed: what check asserts of them.
+cache_disks := $(B)/tests/bench/cache_disks
+.PHONY: bench-cache cache-speed
+$(cache_disks): $(call obj,tests/bench/cache_disks.c tests/bench/cache_rig.c tests/bench/cache_load.c tests/bench/harddisk.c tests/unit/lib/testloop.c) \
+  $(call lib,cache raid core)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal jansson) -lm
+bench-cache: $(cache_disks)
+	$(Q)$(cache_disks)
+cache-speed: $(cache_disks)
+	$(call say,SPEED,$(cache_disks))
+	$(Q)$(cache_disks) check
+
 # -- load generators for the bench: they know our servers by their protocols only --------------------------------------------
 loads := $(B)/tests/bench/load_nbd $(B)/tests/bench/load_iscsi
 .PHONY: loads
@@ -243,7 +257,7 @@ export DIR LEVEL SIZE NBD_PORT ISCSI_PORT WEB_PORT DETACH
 check:
 	$(Q)$(MAKE) --no-print-directory deps
 	$(Q)$(MAKE) --no-print-directory check-all WERROR=1
-check-all: all layers lint-docs lint-shape unit
+check-all: all layers lint-docs lint-shape unit cache-speed
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined unit
 	$(Q)$(MAKE) --no-print-directory SIM_SECONDS=30 sim-short sim-fresh
 	$(Q)$(MAKE) --no-print-directory SAN=address,undefined SIM_SECONDS=5 sim-short
