@@ -550,6 +550,15 @@ static void join_halves(struct sim *s, struct dice *dice, uint64_t half, struct 
     SIM_CHECK(s, up, "the chosen half does not start");
 }
 
+/* A volume that is held needs an arena or a log, and there is one of it for both halves. */
+static bool something_is_held(const struct sim *s)
+{
+    bool held = false;
+    for (unsigned i = 0; i < s->config.volumes; i++)
+        held = held || caches_hold(s, i);
+    return held;
+}
+
 static void act_split(struct sim *s, struct dice *dice)
 {
     struct model *other[SIM_VOLUMES] = {NULL};
@@ -558,8 +567,8 @@ static void act_split(struct sim *s, struct dice *dice)
     world_look(s);
     bool whole = s->array != NULL && !s->crashed && s->trouble == 0 && s->online == all && !crash_is_due(s) &&
                  peek_jobs_idle(s->array);
-    if (!whole || half == 0 || half == all || !config_survives(s, half) || !config_survives(s, all & ~half) ||
-        !world_stop(s))
+    if (!whole || something_is_held(s) || half == 0 || half == all || !config_survives(s, half) ||
+        !config_survives(s, all & ~half) || !world_stop(s))
         return;
     for (unsigned i = 0; i < s->config.volumes; i++)
         other[i] = model_clone(s->volumes[i].model);
