@@ -463,6 +463,15 @@ static enum log_put put_block(struct cache *c, const struct line *line, uint32_t
     return LOG_PUT;
 }
 
+/* It waits for room. At its first block it has not come to the line yet. */
+static void round_stops(struct cache *c, struct line *line)
+{
+    if (c->commit.state != COMMIT_PUTTING || c->commit.block > 0)
+        return;
+    line->unlogged = true;
+    line_settle(&c->lines, line);
+}
+
 static void put_go_on(struct cache *c)
 {
     struct commit *m = &c->commit;
@@ -475,8 +484,10 @@ static void put_go_on(struct cache *c)
     }
     while ((line = round_line(c)) != NULL) {
         for (; m->block < c->lines.blocks; m->block++)
-            if (!put_worked(c, put_block(c, line, m->block)))
+            if (!put_worked(c, put_block(c, line, m->block))) {
+                round_stops(c, line);
                 return;
+            }
         m->block = 0;
         m->line++;
     }

@@ -102,10 +102,12 @@ static void log_over(struct study *t)
     t->log = NULL;
 }
 
+static uint64_t cache_bytes = 1024 * KIB;
+
 static void cache_start(struct study *t)
 {
     struct cache_options o = {.name = "study",
-                              .bytes = 1024 * KIB,
+                              .bytes = cache_bytes,
                               .readahead = READAHEAD_NONE,
                               .write_back = true,
                               .protection = CACHE_PROTECT_JOURNAL,
@@ -646,5 +648,33 @@ Test(cache_log, a_durable_write_that_waited_for_room_is_in_the_log_when_it_is_an
         scene_call_over(&calls[i]);
     }
     scene_call_over(&durable);
+    study_destroy(t);
+}
+
+/* All groups are under way when the first block of a line is to be put: it is, when there is one again. */
+Test(cache_log, a_round_that_has_to_wait_at_the_beginning_of_a_line_does_not_forget_it)
+{
+    enum { GROUPS = 8, PART = 256 * 1024 };
+    static struct scene_call calls[SCENE_DISK / PART + 1], sync;
+    cache_bytes = 8 * MIB;
+    struct study *t = study_create(1, 4096, false);
+    unsigned count = 0;
+    t->s->disk->hold = true;
+    for (uint64_t off = 0; off < SCENE_DISK; off += PART, count++) {
+        scene_write(t->s, &calls[count], 0, off, MIN(PART, SCENE_DISK - off), count);
+        cr_assert_eq(scene_wait(t->s, &calls[count]), BLK_OK);
+        scene_call_over(&calls[count]);
+    }
+    cr_assert_eq(status_of(t).dirty_bytes / BLOCK, GROUPS * LOG_DATA_MAX + 1);
+    t->disks[0]->hold = true;
+    sync.req = (struct blk_req){.op = BLK_FLUSH};
+    scene_submit(t->s, &sync);
+    testloop_run_ready(t->s->t);
+    cr_expect_eq(log_status(t).blocks, GROUPS * LOG_DATA_MAX);
+    trialdisk_release(t->disks[0]);
+    testloop_run_ready(t->s->t);
+    cr_expect_eq(log_status(t).blocks, GROUPS * LOG_DATA_MAX + 1);
+    trialdisk_release(t->s->disk);
+    cr_expect_eq(scene_wait(t->s, &sync), BLK_OK);
     study_destroy(t);
 }
