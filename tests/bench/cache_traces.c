@@ -156,8 +156,8 @@ static void make_files(uint32_t *trace, uint32_t count)
 
 /*
  * Of public traces: requests and blocks as those who keep them list them (github.com/cacheMon/cache_dataset), shares
- * of blocks used once about as in Yang et al. (SOSP 2023), not checked against it. Rebuilt from: runs of blocks that are used once;
- * uses of what was used lately, the more so the later that was; and blocks by rank.
+ * of blocks used once about as in Yang et al. (SOSP 2023), not checked against it. Rebuilt from: runs of blocks that
+ * are used once; uses of what was used lately, the more so the later that was; and blocks by rank.
  */
 struct profile {
     const char *name;
