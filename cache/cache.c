@@ -178,6 +178,7 @@ struct cache *cache_create(struct blkdev *below, const struct cache_options *opt
     c->below = below;
     c->o = options_of(options);
     blkdev_init(&c->dev, &cache_ops, below->loop, options->name, &below->info);
+    c->o.name = NULL; /* the caller's */
     if (!memory_take(c)) {
         cache_free(c);
         return NULL;

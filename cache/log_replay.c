@@ -113,11 +113,18 @@ static uint32_t *chain_of(struct log_replay *r, uint64_t number)
     return &r->chains[(number * 0x9e3779b97f4a7c15ull) >> 48];
 }
 
+/* What is not needed any more leaves its chain: a block that was logged often does not make it long. */
 static void forget(struct log_replay *r, uint64_t number, uint8_t sectors)
 {
-    for (uint32_t i = *chain_of(r, number); i != NONE; i = r->found[i].next)
-        if (r->found[i].number == number)
-            r->found[i].sectors &= (uint8_t)~sectors;
+    for (uint32_t *link = chain_of(r, number); *link != NONE;) {
+        struct found *found = &r->found[*link];
+        if (found->number == number)
+            found->sectors &= (uint8_t)~sectors;
+        if (found->sectors == 0)
+            *link = found->next;
+        else
+            link = &found->next;
+    }
 }
 
 static void forget_range(struct log_replay *r, const struct log_entry *gone)

@@ -109,6 +109,11 @@ static struct arena_place *place_at(struct appliance *a, const char *path)
 
 void live_place_drop(struct appliance *a, struct arena_place *place, bool forget)
 {
+    struct live_array *live;
+    TAILQ_FOREACH(live, &a->arrays, link)
+    for (unsigned i = 0; i < ARRAY_LENGTH(live->holds); i++)
+        if (live->holds[i].torn == place)
+            live->holds[i].torn = NULL;
     TAILQ_REMOVE(&a->places, place, link);
     arena_place_free(place, forget);
 }
@@ -492,6 +497,7 @@ static const char *discard_place(struct appliance *a, struct arena_place *place,
     if (place->path[0] != '\0' && !arena_place_clear(place, PAGE_BYTES, why, sizeof why))
         log_error("%s", why);
     live_place_drop(a, place, true);
+    live_serve(a, a->config, NULL, NULL); /* a volume that is held for it is to say why from now on */
     return NULL;
 }
 

@@ -165,6 +165,16 @@ static bool is_zero(const struct arena_memory *memory)
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, memory->bytes - 1) == 0;
 }
 
+/* A page that the file system has no room for would end us when it is touched. */
+static bool place_back(struct arena_place *place, uint64_t bytes, char *why, size_t why_len)
+{
+    int error = posix_fallocate(place->fd, 0, (off_t)bytes);
+    if (error != 0)
+        text_format(why, why_len, "%s: there is no room for all of its %llu MiB: %s", place->path,
+                    (unsigned long long)(bytes >> 20), strerror(error));
+    return error == 0;
+}
+
 static bool place_open(struct arena_place *place, uint64_t bytes, char *why, size_t why_len)
 {
     struct stat st;
@@ -174,7 +184,8 @@ static bool place_open(struct arena_place *place, uint64_t bytes, char *why, siz
         text_format(why, why_len, "%s is in use by another process", place->path);
     else if (st.st_size == 0)
         return bytes > 0 && place_fill(place, bytes, why, why_len);
-    else if (place_map(place, (uint64_t)st.st_size, why, why_len)) {
+    else if (place_back(place, (uint64_t)st.st_size, why, why_len) &&
+             place_map(place, (uint64_t)st.st_size, why, why_len)) {
         arena_place_look(place);
         if (place->verdict != ARENA_NONE || is_zero(&place->memory))
             return true;

@@ -70,9 +70,8 @@ kill_daemon
 launch_daemon
 check_flushed "after a discard"
 
-# Blocks that are damaged: held, told where; what is well is written when they are given up.
-kill_loaded 5
-python3 - "$ARENA" >"$DIR/torn" <<'PYTHON' || fail "nothing is dirty in the arena"
+tear() { # a dirty block of the arena
+    python3 - "$ARENA" >"$DIR/torn" <<'PYTHON' || fail "nothing is dirty in the arena"
 import struct, sys
 with open(sys.argv[1], "r+b") as f:
     image = f.read()
@@ -84,6 +83,11 @@ with open(sys.argv[1], "r+b") as f:
     f.write(bytes([image[first + 4096 * i + 100] ^ 1]))
     print(header(i)[0] % (1 << 48) * 4096)
 PYTHON
+}
+
+# Blocks that are damaged: held, told where; what is well is written when they are given up.
+kill_loaded 5
+tear
 launch_daemon
 served && fail "served with a torn block"
 logged "volume r/v is held: 1 blocks of 4096 bytes in its arena are damaged, at $(cat "$DIR/torn"); the other"
@@ -93,6 +97,18 @@ served && fail "discarded without --yes"
 $CTL cache discard r/v --yes >"$DIR/told" || fail "discard: $(cat "$DIR/told")"
 served || fail "torn blocks were given up, and it is not served"
 check_flushed "the blocks that were well"
+
+# The arena itself is given up: the volume says that it is gone, and discarding the volume does not speak of its blocks.
+kill_loaded 6
+tear
+launch_daemon
+$CTL cache discard "$ARENA" --yes >"$DIR/told" || fail "discard of the arena: $(cat "$DIR/told")"
+served && fail "served without the arena that it needs"
+$CTL cache list | grep -q 'which is not here' || fail "$($CTL cache list)"
+$CTL cache discard r/v --yes >"$DIR/told" || fail "discard: $(cat "$DIR/told")"
+grep -q '^given up: all writes' "$DIR/told" || fail "it says: $(cat "$DIR/told")"
+served || fail "given up, and not served"
+put_flushed 7
 stop_daemon
 
 # A clean stop leaves no claim, and nothing in the arena.
