@@ -330,10 +330,13 @@ struct dirt_call {
     uint64_t bytes;
 };
 
-/* In an arena; what was flushed into a log, too, and nothing else was promised. */
+/*
+ * All of it that was answered stands in an arena. Of a log nobody knows here what of it was flushed into it; and in other
+ * modes what became dirty lately is not published.
+ */
 static bool outlives_closing(const struct live_cache *c, const struct cache_status *status)
 {
-    return status->claimed && (c->arena != NULL || c->log.log != NULL);
+    return status->claimed && c->arena != NULL && status->mode == CACHE_SAFE;
 }
 
 static void run_dirty(struct sync_call *call)

@@ -28,7 +28,7 @@ static bool is_empty(struct live_array *live, char *why, size_t why_len)
     uint64_t dirty = live_caches_dirty(live);
     text_format(why, why_len,
                 "array %s is frozen, and its caches hold %llu KiB of answered writes that no disk has: corbelctl array "
-                "assemble --force gives them up",
+                "assemble --force gives them up, but for what was flushed into a log",
                 live->name, (unsigned long long)(dirty / 1024));
     return dirty == 0;
 }
