@@ -331,7 +331,7 @@ struct dirt_call {
 };
 
 /*
- * All of it that was answered stands in an arena. Of a log nobody knows here what of it was flushed into it; and in other
+ * All of it that was answered stands in an arena. Of a log nobody knows here what was flushed into it; and in other
  * modes what became dirty lately is not published.
  */
 static bool outlives_closing(const struct live_cache *c, const struct cache_status *status)
