@@ -67,6 +67,10 @@ enum gaps gaps_read(struct cache *c, struct line *line, unsigned runs)
     if (line->gappy || !is_row(c, line) || !is_cheaper(c, runs))
         return GAPS_LEFT;
     gaps_find(c, &first, &count);
+    if (count == 0) {
+        destage_write(c, line, destage_begin(c, line, 0, c->lines.blocks * BLOCK_SECTORS));
+        return GAPS_READ;
+    }
     if (c->gap_pages + count > most)
         return most >= LINES_AT_A_TIME * c->lines.blocks ? GAPS_LATER : GAPS_LEFT;
     if (!pages_take(c, LIST_FIRST(&c->destages_free)->pages + first, count)) {

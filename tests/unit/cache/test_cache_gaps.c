@@ -80,6 +80,22 @@ Test(cache_gaps, what_is_missing_is_read_once_and_all_goes_as_a_row)
     scene_destroy(s);
 }
 
+Test(cache_gaps, where_nothing_is_missing_nothing_is_read_and_all_goes_as_a_row)
+{
+    struct scene *s = scene_gaps(0, should);
+    s->disk->dev.info.rotational = true;
+    get(s, 0, BLOCKS * PAGE_BYTES);
+    for (unsigned i = 0; i < 4; i++) /* too far apart to be one run */
+        put(s, i * 20 * PAGE_BYTES, PAGE_BYTES, i + 1, should);
+    memset(s->disk->requests, 0, sizeof s->disk->requests);
+    cr_expect_eq(drain(s), BLK_OK);
+    cr_expect_eq(s->disk->requests[BLK_READ], 0);
+    cr_expect_eq(s->disk->requests[BLK_WRITE], 1);
+    cr_expect_eq(status_of(s).full_rows, 1);
+    cr_expect_eq(memcmp(s->disk->stable, should, SCENE_DISK), 0);
+    scene_destroy(s);
+}
+
 Test(cache_gaps, a_few_runs_go_one_by_one)
 {
     struct scene *s = scene_gaps(ENOUGH - 1, should);
