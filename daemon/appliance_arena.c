@@ -118,14 +118,14 @@ void live_place_drop(struct appliance *a, struct arena_place *place, bool forget
     arena_place_free(place, forget);
 }
 
-/* One that nobody uses now; what is dirty in it stays. */
+/* One that nobody uses now: it stays if something in it is dirty, or its volume is not to be served without it. */
 void live_place_rest(struct appliance *a, struct arena_place *place)
 {
     place->in_use = false;
     arena_place_look(place);
-    if (place->verdict == ARENA_CLEAN)
+    if (place->verdict == ARENA_CLEAN && !place->claimed)
         live_place_drop(a, place, true);
-    else
+    else if (place->verdict != ARENA_CLEAN)
         log_warn("arena of volume %s (%s): %llu KiB of answered writes stay in it", place->report.identity.name,
                  arena_place_where(place), (unsigned long long)(place->report.dirty_bytes / KIB));
 }
@@ -201,7 +201,7 @@ void live_arenas_free(struct appliance *a)
 {
     struct arena_place *place;
     while ((place = TAILQ_FIRST(&a->places)) != NULL)
-        live_place_drop(a, place, place->verdict == ARENA_CLEAN);
+        live_place_drop(a, place, place->verdict == ARENA_CLEAN && !place->claimed);
 }
 
 /* --- the decision --- */
@@ -276,6 +276,8 @@ static bool claimed_arena(struct appliance *a, struct live_array *live, const st
     if (place->report.dirty_bytes > 0)
         log_notice("volume %s/%s: %llu KiB of answered writes were found in its arena", live->name, volume->name,
                    (unsigned long long)(place->report.dirty_bytes / KIB));
+    place->accept_torn = false; /* what is torn later is another matter */
+    place->claimed = true;
     out->place = place;
     out->claimed = true;
     return true;

@@ -65,6 +65,8 @@ static void claim_kept(struct array_call *call)
     if (call->error != 0)
         log_error("cache %s: that the volume needs it cannot be %s: %s", cache_dev(c->cache)->name,
                   c->claims ? "noted" : "struck out", call->message);
+    if (c->place != NULL && call->error == 0)
+        c->place->claimed = c->claims;
     cache_claimed(c->cache, c->claims, call->error == 0);
 }
 
@@ -89,6 +91,8 @@ static void on_claim(struct cache_owner *owner, struct cache *cache, bool held)
         volume++;
     cache_claim_write(&claim, text, sizeof text);
     c->claims = held;
+    if (c->place != NULL && held)
+        c->place->claimed = true;
     c->claim_call = (struct array_call){.done = claim_kept};
     array_volume_keep(c->array->array, volume, CACHE_CLAIM_NAME, held ? text : NULL, &c->claim_call);
 }

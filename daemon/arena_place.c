@@ -129,6 +129,7 @@ static void inherit(struct arena_places *list, int fd, const char *name)
     struct stat st;
     struct arena_place *place = place_new("", fd);
     text_format(place->stored_as, sizeof place->stored_as, "%s", name);
+    place->claimed = true; /* until somebody has looked */
     if (fstat(fd, &st) == 0 && st.st_size > 0 && place_map(place, (uint64_t)st.st_size, why, sizeof why)) {
         arena_place_look(place);
         TAILQ_INSERT_TAIL(list, place, link);

@@ -33,6 +33,7 @@ struct arena_place {
     struct arena_report report;
     /* Its user's. */
     bool in_use;
+    bool claimed;              /* the description of its volume may say that it is needed */
     bool accept_torn;          /* an administrator gave up what is torn */
     struct sync_call *waiting; /* for the end of its memory's use */
 };

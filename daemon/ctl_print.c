@@ -101,7 +101,10 @@ static void print_arenas(const json_t *status)
         printf("arena %s of volume %s is %s: %s of answered writes, in %s\n", text(arena, "id"), text(arena, "volume"),
                text(arena, "state"), dirty, text(arena, "where"));
         json_array_foreach(json_object_get(arena, "torn_offsets"), j, offset)
-            printf("  torn: the block at %" PRId64 "\n", (int64_t)json_integer_value(offset));
+            if (json_is_integer(offset))
+                printf("  torn: the block at %" PRId64 "\n", (int64_t)json_integer_value(offset));
+            else
+                printf("  torn: a block at a place that is not known\n");
     }
 }
 

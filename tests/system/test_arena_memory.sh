@@ -57,5 +57,20 @@ nbdinfo "$NBD" >/dev/null 2>&1 && fail "served without its newest bytes"
 nbdinfo "${NBD%v}w" >/dev/null || fail "w has its arena, and is not served"
 $CTL cache discard r/v --yes >/dev/null || fail "discard of the volume"
 nbdinfo "$NBD" >/dev/null || fail "not served"
+
+# Nothing is dirty, but the volume needs its arena all the same: a life of the daemon in which the array is away, and that
+# ends cleanly, does not lose it.
+expect mode safe "an array that is back"
+put_flushed 5
+$CTL cache flush r/v >/dev/null || fail "cache flush"
+kill_daemon
+before=$(stored removed)
+for i in 0 1; do mv "$DIR/d$i" "$DIR/away$i"; done
+launch_daemon
+stop_daemon
+[ "$(stored removed)" = "$before" ] || fail "given back, though a volume needs it: $(cat "$DIR/stored")"
+for i in 0 1; do mv "$DIR/away$i" "$DIR/d$i"; done
+launch_daemon
+check_flushed "an array that was away"
 stop_daemon
 wait_for removed 5 || fail "not given back: $(cat "$DIR/stored")"
