@@ -255,13 +255,34 @@ bool live_hold_claim(struct live_array *live, const char *volume, const struct c
     return false;
 }
 
-/* The arena that it needs. False: held. */
+/* What is in the way of the one that it needs, as far as can be told: it may only have to be removed. */
+static bool hold_missing(struct appliance *a, struct live_array *live, const struct config_array *array,
+                         const struct config_volume *config, const struct cache_claim *claim)
+{
+    char path[CONFIG_PATH_MAX + 1] = "", cause[512] = "", why[1024] = "which is not here";
+    const struct arena_place *there = NULL;
+    if (wants_file(config)) {
+        arena_path(array, config, path, sizeof path);
+        there = place_at(a, path);
+    }
+    if (there != NULL) {
+        text_format(why, sizeof why, "which is not here: %s holds another arena, or one that cannot be read (%s)", path,
+                    arena_verdict_name(there->verdict));
+    } else if (path[0] != '\0') {
+        struct arena_place *place = arena_place_file(path, 0, is_durable(config), cause, sizeof cause);
+        text_format(why, sizeof why, "which is not here: %s", place != NULL ? "its file came just now" : cause);
+        if (place != NULL)
+            arena_place_free(place, false);
+    }
+    return live_hold_claim(live, config->name.text, claim, why);
+}
+
+/* The arena that it needs, which is here. False: held. */
 static bool claimed_arena(struct appliance *a, struct live_array *live, const struct sb_array *description,
                           const struct sb_volume *volume, const struct cache_claim *claim, struct foothold *out)
 {
     struct arena_place *place = place_of_id(a, &claim->id);
-    if (place == NULL)
-        return live_hold_claim(live, volume->name, claim, "which is not here");
+    ASSERT(place != NULL);
     if (!in_history(description, &place->report.identity.fork))
         return live_hold_claim(live, volume->name, claim,
                                "which is of another history: the array went on without the disks that are here now");
@@ -429,6 +450,8 @@ bool live_foothold(struct appliance *a, struct live_array *live, const struct sb
     if (claimed && wanted == CONFIG_ARENA_NONE)
         return live_hold_claim(live, volume->name, &claim,
                                "and the config gives this volume no cache with an arena any more");
+    if (claimed && place_of_id(a, &claim.id) == NULL)
+        return hold_missing(a, live, array, config, &claim);
     if (claimed && !claimed_arena(a, live, description, volume, &claim, out))
         return false;
     if (!claimed && wanted != CONFIG_ARENA_NONE)

@@ -37,7 +37,7 @@ mv "$ARENA" "$DIR/kept"
 launch_daemon
 served && fail "served without its newest bytes"
 nbdinfo "${NBD%v}w" >/dev/null || fail "another volume is not served"
-logged 'volume r/v is held: its newest bytes are in arena .*, which is not here'
+logged "volume r/v is held: its newest bytes are in arena .*, which is not here: $ARENA: No such file"
 logged 'NBD export "v" is not served, because volume r/v is held'
 status_is 6
 grep -q '^r/v is held, not served: its newest bytes are in arena' "$DIR/status" || fail "$(cat "$DIR/status")"
@@ -56,6 +56,31 @@ $CTL reload >/dev/null
 served || fail "its arena is back, and it is not served: $($CTL cache list)"
 check_flushed "the arena was away"
 status_is 0
+
+# It is there, and something is in the way: what that is is told.
+kill_daemon
+flock --no-fork "$ARENA" sleep 60 &
+LOCKER=$!
+PIDS="$PIDS $LOCKER"
+wait_for sh -c "! flock -n '$ARENA' true"
+launch_daemon
+logged "which is not here: $ARENA is in use by another process"
+served && fail "served without its newest bytes"
+kill "$LOCKER"
+wait "$LOCKER" 2>/dev/null || :
+$CTL reload >/dev/null
+served || fail "nothing is in the way any more, and it is not served: $($CTL cache list)"
+check_flushed "the arena was in use"
+printf 'not an arena, but somebody has a use for it' >"$DIR/text"
+kill_daemon
+mv "$ARENA" "$DIR/kept"
+cp "$DIR/text" "$ARENA"
+launch_daemon
+logged "which is not here: $ARENA holds something that is no arena"
+cmp "$DIR/text" "$ARENA" || fail "it was written over"
+mv "$DIR/kept" "$ARENA"
+$CTL reload >/dev/null
+check_flushed "something else was in its place"
 
 # Given up.
 kill_loaded 3
