@@ -131,6 +131,12 @@ static struct symbol symbol_of(const struct row *row, unsigned role, const uint1
     return symbol;
 }
 
+/* Not as bytes: what lies between the members is nobody's. */
+static bool is_same(const struct symbol *a, const struct symbol *b)
+{
+    return a->parity == b->parity && memcmp(a->tag, b->tag, sizeof a->tag) == 0;
+}
+
 /* The row's data, from what is left of it. False: it is not whole, or too little is left. */
 static bool row_tags(const struct row *row, uint16_t *tags)
 {
@@ -155,7 +161,7 @@ static bool row_tags(const struct row *row, uint16_t *tags)
             tags[role] = any->tag[role];
     for (unsigned role = 0; role < row->roles; role++) {
         struct symbol right = symbol_of(row, role, tags);
-        if (row->cell[role] != NULL && memcmp(&right, see(row->cell[role]), sizeof right) != 0)
+        if (row->cell[role] != NULL && !is_same(&right, see(row->cell[role])))
             return false;
     }
     return true;
