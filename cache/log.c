@@ -22,6 +22,7 @@
 
 static void label_done(struct blk_req *req);
 static void commit_go_on(struct cache_log *log);
+static void close_look(struct cache_log *log);
 
 static bool is_live(const struct cache_log *log, unsigned device)
 {
@@ -98,6 +99,7 @@ static void tell(struct task *task)
         log->user->committed(log->user, log->live != 0);
     if (move_over)
         log->user->tail_moved(log->user, log->live != 0);
+    close_look(log);
 }
 
 static void tell_soon(struct cache_log *log, bool *what)
@@ -180,6 +182,7 @@ static void label_over(struct cache_log *log)
     else if (log->moving && log->live == 0)
         cache_log_move_tail(log, log->move_to, log->moving_clean);
     commit_go_on(log);
+    close_look(log);
 }
 
 static void label_done(struct blk_req *req)
@@ -219,9 +222,10 @@ static void group_over(struct log_slot *slot)
     LIST_INSERT_HEAD(&log->slots_free, slot, link);
     log->writing--;
     log->starved = false;
-    if (starved)
+    if (starved && log->user != NULL)
         log->user->room(log->user);
     commit_go_on(log);
+    close_look(log);
 }
 
 static void write_done(struct log_io *io, enum blk_status status)
@@ -469,11 +473,20 @@ void cache_log_format(struct cache_log *log, struct cache_log_call *call)
     log_begin(log, false);
 }
 
-void cache_log_close(struct cache_log *log, struct task *closed)
+void cache_log_set_fork(struct cache_log *log, const struct uuid *fork)
+{
+    if (uuid_equal(&log->label.identity.fork, fork))
+        return;
+    log->label.identity.fork = *fork;
+    label_write(log);
+}
+
+static void close_look(struct cache_log *log)
 {
     struct loop *loop = log->loop;
-    ASSERT(log->call == NULL && !log->labelling && !log->committing && log->writing == 0 && !log->task.queued);
-    ASSERT(log->replay == NULL);
+    struct task *closed = log->closed;
+    if (closed == NULL || log->labelling || log->writing > 0 || log->task.queued)
+        return;
     if (log->forming != NULL)
         page_put_all(log->forming->pages + 1, log->forming->count - 1);
     for (unsigned i = 0; i < LOG_GROUPS; i++)
@@ -483,6 +496,13 @@ void cache_log_close(struct cache_log *log, struct task *closed)
     page_pool_retire(log->pool);
     free(log);
     loop_defer(loop, closed);
+}
+
+void cache_log_close(struct cache_log *log, struct task *closed)
+{
+    ASSERT(log->call == NULL && !log->committing && log->replay == NULL);
+    log->closed = closed;
+    close_look(log);
 }
 
 /* --- what there is to know --- */

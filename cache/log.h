@@ -60,7 +60,9 @@ void cache_log_format(struct cache_log *log, struct cache_log_call *call);
  * changed, and it may be tried again: what was written to the volume by then is what will be written again.
  */
 void cache_log_open(struct cache_log *log, struct blkdev *volume, struct cache_log_call *call);
-/* Nothing is under way: its cache, if there was one, is closed. No device is written to. */
+/* The array has gone on into another history, and the volume with what is here. Whoever opens it asks log_labels_look(). */
+void cache_log_set_fork(struct cache_log *log, const struct uuid *fork);
+/* Its cache, if there was one, is closed. What is on its way to a device is waited for. */
 void cache_log_close(struct cache_log *log, struct task *closed);
 
 struct cache_log_status {

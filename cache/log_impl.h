@@ -75,7 +75,8 @@ struct cache_log {
     struct log_replay *replay;
 
     struct task task; /* tells what is over */
-    bool call_over, commit_over, move_over, ok;
+    bool call_over, commit_over, move_over;
+    struct task *closed; /* when nothing is under way any more */
     struct log_slot slots[LOG_GROUPS];
 };
 

@@ -17,6 +17,7 @@
  *    176    4  devices that count              68    4  pages of data
  *    180    4  place of this one
  *    184    4  1: clean
+ *    188   16  fork: the history of the array
  *   4092    4  CRC32C of bytes 0 to 4091     4092    4  the same
  */
 #include "cache/log_record.h"
@@ -63,6 +64,7 @@ void log_label_encode(const struct log_label *label, uint8_t out[PAGE_BYTES])
     put_le32(out + 176, label->live);
     put_le32(out + 180, label->place);
     put_le32(out + 184, label->clean);
+    memcpy(out + 188, identity->fork.bytes, 16);
     seal(out);
 }
 
@@ -85,6 +87,7 @@ static enum log_verdict label_decode(const uint8_t *in, uint64_t device_bytes, s
     memcpy(out->identity.log.bytes, in + 32, 16);
     memcpy(out->identity.array.bytes, in + 48, 16);
     memcpy(out->identity.volume.bytes, in + 64, 16);
+    memcpy(out->identity.fork.bytes, in + 188, 16);
     memcpy(out->identity.name, in + OFF_NAME, LOG_NAME_BYTES - 1);
     if (get_le32(in + 16) > LOG_FORMAT)
         return LOG_TOO_NEW;

@@ -45,7 +45,7 @@ enum {
 #define LOG_BYTES_MIN    ((LOG_RING_AT + LOG_RING_MIN) * 4096ull) /* of a device */
 
 struct log_identity {
-    struct uuid log, array, volume;
+    struct uuid log, array, volume, fork; /* fork: the array's history when the label was written */
     char name[LOG_NAME_BYTES]; /* of array and volume, for people */
 };
 

@@ -206,7 +206,7 @@ void live_arenas_free(struct appliance *a)
 
 /* --- the decision --- */
 
-static bool in_history(const struct sb_array *description, const struct uuid *fork)
+bool live_in_history(const struct sb_array *description, const struct uuid *fork)
 {
     for (unsigned i = 0; i < description->forks_count; i++)
         if (!description->forks[i].settled && uuid_equal(&description->forks[i].id, fork))
@@ -214,7 +214,7 @@ static bool in_history(const struct sb_array *description, const struct uuid *fo
     return false;
 }
 
-static const struct uuid *present_fork(const struct sb_array *description)
+const struct uuid *live_present_fork(const struct sb_array *description)
 {
     return &description->forks[description->forks_count - 1].id;
 }
@@ -283,7 +283,7 @@ static bool claimed_arena(struct appliance *a, struct live_array *live, const st
 {
     struct arena_place *place = place_of_id(a, &claim->id);
     ASSERT(place != NULL);
-    if (!in_history(description, &place->report.identity.fork))
+    if (!live_in_history(description, &place->report.identity.fork))
         return live_hold_claim(live, volume->name, claim,
                                "which is of another history: the array went on without the disks that are here now");
     if (place->report.torn_blocks > 0 && !place->accept_torn)
@@ -314,7 +314,7 @@ static bool may_format(const struct arena_place *place, const struct sb_array *d
         text_format(why, why_len, "%s is the arena of another volume", place->path);
         return false;
     }
-    bool ours = uuid_equal(&identity->volume, &volume->uuid) && uuid_equal(&identity->fork, present_fork(description));
+    bool ours = uuid_equal(&identity->volume, &volume->uuid) && uuid_equal(&identity->fork, live_present_fork(description));
     if (place->verdict == ARENA_NONE || place->verdict == ARENA_CLEAN || (place->verdict == ARENA_DIRTY && ours))
         return true;
     uuid_format(&identity->arena, id);
@@ -398,7 +398,7 @@ static struct arena_identity identity_of(struct live_array *live, const struct s
     struct uuid_call c = {0};
     sync_call(&c.call, reactor_loop(live->home), run_uuid);
     struct arena_identity identity = {
-        .arena = c.uuid, .array = description->uuid, .volume = volume->uuid, .fork = *present_fork(description)};
+        .arena = c.uuid, .array = description->uuid, .volume = volume->uuid, .fork = *live_present_fork(description)};
     text_format(identity.name, sizeof identity.name, "%s/%s", description->name, volume->name);
     return identity;
 }

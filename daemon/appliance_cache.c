@@ -267,12 +267,14 @@ static void limit_caches(struct live_array *live)
 }
 
 /*
- * Under which history the array goes on, if its members are others now: see arena_set_fork(). Once they know of it: an
- * arena of a history that no disk has is of another one.
+ * Under which history the array goes on, if its members are others now: see arena_set_fork(), cache_log_set_fork(). Once
+ * they know of it: an arena of a history that no disk has is of another one.
  */
 static void tell_fork(struct live_cache *c)
 {
     const struct uuid *fork = array_history(c->array->array);
+    if (c->log.log != NULL)
+        cache_log_set_fork(c->log.log, fork);
     if (c->arena != NULL && !uuid_equal(&arena_identity(c->arena)->fork, fork))
         arena_set_fork(c->arena, fork);
 }
@@ -307,8 +309,8 @@ static void run_close(struct sync_call *call)
     struct cache_call *c = container_of(call, struct cache_call, call);
     struct arena_place *place = c->entry->place;
     c->closed.run = cache_closed;
+    tell_fork(c->entry);
     if (place != NULL) {
-        tell_fork(c->entry);
         place->waiting = call;
         place->memory.over = memory_over;
     }

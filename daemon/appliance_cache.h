@@ -32,6 +32,9 @@ bool live_foothold(struct appliance *a, struct live_array *live, const struct sb
 /* Files of arenas that the config names, also of arrays that do not run. */
 void live_arenas_find(struct appliance *a, const struct config *config);
 void live_place_drop(struct appliance *a, struct arena_place *place, bool forget);
+/* Is it, or was it, the history of the array? And the one that is written down now. */
+bool live_in_history(const struct sb_array *description, const struct uuid *fork);
+const struct uuid *live_present_fork(const struct sb_array *description);
 /* Its cache is closed. */
 void live_place_rest(struct appliance *a, struct arena_place *place);
 

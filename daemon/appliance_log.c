@@ -2,11 +2,12 @@
  * The logs of caches (protection "journal"): which devices, and what is done with what stands on them.
  *
  *      claimed                    this log's, or free        replayed to the volume, before it is served
- *                                 none of them is here       the volume is held until one is, or it is given up
+ *                                 none of them is here, or   the volume is held until one is, or it is given up
+ *                                 of another history
  *      not claimed                free                       formatted
  *                                 something else             left alone; the cache writes through, and says why
  *
- * A device is free if there is nothing on it, or a log of the same volume, which nobody claims. One that is away when
+ * A device is free if there is nothing on it, or a log of the same volume and history, which nobody claims. One that is away when
  * nothing is claimed is done without, if there is another one.
  *
  * Devices are opened on the home of the array, as its disks are, and belong to one cache.
@@ -50,9 +51,13 @@ static enum found look(struct appliance *a, const char *path, const struct sb_ar
     bool known = verdict == LOG_CLEAN || verdict == LOG_IN_USE;
     bool ours =
         known && uuid_equal(&identity->volume, &volume->uuid) && uuid_equal(&identity->array, &description->uuid);
-    if (known && claim != NULL && uuid_equal(&identity->log, &claim->id))
+    bool stranger = ours && verdict == LOG_IN_USE && !live_in_history(description, &identity->fork);
+    if (known && !stranger && claim != NULL && uuid_equal(&identity->log, &claim->id))
         return FOUND_CLAIMED;
-    if (known && !ours)
+    if (stranger)
+        text_format(why, why_len,
+                    "the log on %s is of another history: the array went on without the disks that are here now", path);
+    else if (known && !ours)
         text_format(why, why_len, "%s is a log of volume %s", path, identity->name);
     else if (!known && verdict != LOG_NONE)
         text_format(why, why_len, "the log on %s is %s", path, log_verdict_name(verdict));
@@ -170,8 +175,10 @@ static enum cache_log_result begin(struct live_array *live, const struct sb_arra
     char name[2 * SB_NAME_SIZE];
     struct log_call c = {.live = live, .volume = volume->name, .open = claim != NULL};
     text_format(name, sizeof name, "%s/%s", live->name, volume->name);
-    c.options =
-        (struct cache_log_options){.name = name, .identity = {.array = description->uuid, .volume = volume->uuid}};
+    c.options = (struct cache_log_options){
+        .name = name,
+        .identity = {
+            .array = description->uuid, .volume = volume->uuid, .fork = *live_present_fork(description)}};
     text_format(c.options.identity.name, sizeof c.options.identity.name, "%s", name);
     for (unsigned i = 0; i < LOG_DEVICES; i++)
         c.options.devices[i] = log->disks[i].disk.dev;
@@ -213,8 +220,11 @@ bool live_log_foothold(struct appliance *a, struct live_array *live, const struc
 {
     char why[512] = "";
     bool there = open_devices(a, live, description, volume, paths, claim, &out->log, why, sizeof why);
-    if (claim != NULL && !there)
-        return live_hold_claim(live, volume->name, claim, "of which no device is here");
+    if (claim != NULL && !there) {
+        char held[sizeof why + 64];
+        text_format(held, sizeof held, "of which no device is here%s%s", why[0] != '\0' ? ": " : "", why);
+        return live_hold_claim(live, volume->name, claim, held);
+    }
     if (claim != NULL)
         return replay(a, live, description, volume, claim, out);
     text_format(out->through, sizeof out->through, "%s", there ? "" : why);

@@ -206,8 +206,9 @@ static uint64_t tick_ns(const struct power_monitor *m)
 static void on_tick(struct timer *timer)
 {
     struct power_monitor *m = container_of(timer, struct power_monitor, tick);
-    look(m);
-    timer_start(loop_of(m), &m->tick, MIN(m->poll_ns, tick_ns(m)));
+    if (m->count > 0)
+        look(m);
+    timer_start(loop_of(m), &m->tick, m->count > 0 ? MIN(m->poll_ns, tick_ns(m)) : TICK_NS);
     power_board_ask(&m->board);
     for (unsigned i = 0; i < m->count; i++)
         power_feed_ask(&m->feeds[i], m->poll_ns);
@@ -266,8 +267,7 @@ void power_monitor_configure(struct power_monitor *m, const struct config_power 
         close_feeds(m);
         open_feeds(m, config);
     }
-    if (m->count > 0)
-        timer_start(loop_of(m), &m->tick, 0);
+    timer_start(loop_of(m), &m->tick, 0); /* without a source, too: what is told with it is asked for each second */
 }
 
 static void report_order(const struct power_monitor *m, struct power_report *report)

@@ -119,3 +119,28 @@ launch_daemon
 $CTL apply --yes >"$DIR/apply.out" 2>&1 && fail "an array was created over a log"
 grep -q 'the log of the cache over volume r/v' "$DIR/apply.out" || fail "$(cat "$DIR/apply.out")"
 stop_daemon
+
+# Another history: what was flushed without a disk is not written to it, and is still there for the disk that went on.
+rm -f "$DIR"/d[0-9] "$DIR"/log[01]
+make_disks 2 64M
+blank "$DIR/log0"
+write_config raid1 "size = \"48 MiB\"; cache = { size = \"16 MiB\"; write = \"back\"; protection = \"journal\"; journal = [ $L0 ]; };"
+start_daemon
+expect mode logged "two disks"
+wait_idle
+$CTL disk fail r/1 >/dev/null || fail "disk fail"
+sleep 2.5 # each second the log hears of it
+kill_loaded 10
+mv "$DIR/d0" "$DIR/away0"
+launch_daemon
+[ "$(array_state)" = degraded ] || fail "it does not run with the other disk: $($CTL status)"
+served && fail "served with what was logged without this disk"
+logged 'volume r/v is held: its newest bytes are in log .*, of which no device is here: the log on .*log0 is of another history'
+kill_daemon
+mv "$DIR/d1" "$DIR/away1"
+mv "$DIR/away0" "$DIR/d0"
+launch_daemon
+[ "$(array_state)" = degraded ] || $CTL array assemble r --force >/dev/null || fail "assemble: $($CTL status)"
+served || fail "not served: $($CTL cache list)"
+check_flushed "the disk that went on"
+stop_daemon

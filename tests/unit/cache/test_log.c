@@ -92,15 +92,20 @@ static void closing_run(struct task *task)
     container_of(task, struct closing, task)->over = true;
 }
 
-static void log_close(struct desk *d)
+static void log_close_now(struct desk *d)
 {
     struct closing closing = {.task.run = closing_run};
-    if (d->log == NULL)
-        return;
-    testloop_run(d->t);
     cache_log_close(d->log, &closing.task);
     cr_assert(testloop_run_until(d->t, &closing.over));
     d->log = NULL;
+}
+
+static void log_close(struct desk *d)
+{
+    if (d->log == NULL)
+        return;
+    testloop_run(d->t);
+    log_close_now(d);
 }
 
 static void log_new(struct desk *d, unsigned devices)
@@ -238,6 +243,27 @@ Test(log, a_label_says_whose_log_it_is)
     cr_expect(!uuid_is_nil(&d->identity.log));
     cr_assert(move_tail(d, cache_log_head(d->log), true));
     look(d, 0, LOG_CLEAN, &label);
+    desk_destroy(d);
+}
+
+Test(log, a_label_says_which_history_its_array_is_in)
+{
+    struct desk *d = desk_create(2);
+    struct log_label label;
+    struct uuid fork = {{9, 9, 9}};
+    d->identity.fork.bytes[0] = 7;
+    cr_assert_eq(log_format(d, 3), CACHE_LOG_OK);
+    look(d, 1, LOG_IN_USE, &label);
+    cr_expect(uuid_equal(&label.identity.fork, &d->identity.fork));
+    uint64_t generation = label.generation;
+    cache_log_set_fork(d->log, &fork);
+    cache_log_set_fork(d->log, &fork);
+    log_close_now(d); /* though the labels are still on their way */
+    for (unsigned i = 0; i < 2; i++) {
+        look(d, i, LOG_IN_USE, &label);
+        cr_expect(uuid_equal(&label.identity.fork, &fork));
+        cr_expect_eq(label.generation, generation + 1);
+    }
     desk_destroy(d);
 }
 
