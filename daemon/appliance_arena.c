@@ -314,7 +314,8 @@ static bool may_format(const struct arena_place *place, const struct sb_array *d
         text_format(why, why_len, "%s is the arena of another volume", place->path);
         return false;
     }
-    bool ours = uuid_equal(&identity->volume, &volume->uuid) && uuid_equal(&identity->fork, live_present_fork(description));
+    bool ours = uuid_equal(&identity->volume, &volume->uuid) &&
+                uuid_equal(&identity->fork, live_present_fork(description));
     if (place->verdict == ARENA_NONE || place->verdict == ARENA_CLEAN || (place->verdict == ARENA_DIRTY && ours))
         return true;
     uuid_format(&identity->arena, id);

@@ -267,8 +267,8 @@ static void limit_caches(struct live_array *live)
 }
 
 /*
- * Under which history the array goes on, if its members are others now: see arena_set_fork(), cache_log_set_fork(). Once
- * they know of it: an arena of a history that no disk has is of another one.
+ * Under which history the array goes on, if its members are others now: see arena_set_fork(), cache_log_set_fork().
+ * Once they know of it: an arena of a history that no disk has is of another one.
  */
 static void tell_fork(struct live_cache *c)
 {

@@ -7,8 +7,8 @@
  *      not claimed                free                       formatted
  *                                 something else             left alone; the cache writes through, and says why
  *
- * A device is free if there is nothing on it, or a log of the same volume and history, which nobody claims. One that is away when
- * nothing is claimed is done without, if there is another one.
+ * A device is free if there is nothing on it, or a log of the same volume and history, which nobody claims. One that is
+ * away when nothing is claimed is done without, if there is another one.
  *
  * Devices are opened on the home of the array, as its disks are, and belong to one cache.
  */
