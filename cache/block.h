@@ -77,6 +77,14 @@ static inline uint64_t block_number(const struct block *b)
 }
 
 struct block *block_find(const struct blocks *blocks, uint64_t number); /* NULL: none */
+/*
+ * What block_find() is going to look at shall be on its way into the processor's cache: its chain; then, some time
+ * later, its slot; then its page. Each of them waits for what the one before it has brought: called for many blocks at
+ * each step, all their memory is waited for at once. Nothing but time depends on it.
+ */
+void block_expect_chain(const struct blocks *blocks, uint64_t number);
+void block_expect_slot(const struct blocks *blocks, uint64_t number);
+void block_expect_page(const struct blocks *blocks, uint64_t number);
 /* ... or make one, and let another leave for it. NULL: none can. Settle it when it has what it was made for. */
 struct block *block_get(struct blocks *blocks, uint64_t number, bool guess);
 void block_settle(struct blocks *blocks, struct block *b);

@@ -159,6 +159,8 @@ struct cache {
     /* read.c */
     struct fetch_list fetches, fetches_free;
     LIST_HEAD(, direct) directs_free;
+    struct blk_req_list arrived; /* reads that nobody has looked at yet; the task does, in this turn */
+    struct task arrivals;
     struct blk_req_list readers; /* wait for a struct direct */
     struct readahead ahead;
     uint32_t guessing; /* blocks on their way that nobody asked for */

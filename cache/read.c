@@ -18,6 +18,8 @@
  *     the cache keeps no one else's pages.
  * R5  A direct read may cover a part of a page that holds other sectors already: then the page is put back in its
  *     place.
+ * R6  Reads that come in one turn are looked at together, in three steps, for what is known of a block lies in three
+ *     places of which each tells where the next is, and in a large cache none is in the processor's (block_expect_*).
  */
 #include "cache/cache_impl.h"
 
@@ -55,10 +57,9 @@ static uint8_t wanted(const struct blk_req *req, uint64_t number)
 /* Bytes from `at` on, up to the end of the block at most, whose sectors are (or are not) in `sectors`. */
 static uint64_t run_length(uint64_t at, uint8_t sectors, bool in)
 {
-    unsigned first = (unsigned)(at % PAGE_BYTES / SECTOR_BYTES), i = first;
-    while (i < BLOCK_SECTORS && ((sectors >> i & 1) != 0) == in)
-        i++;
-    return (uint64_t)(i - first) * SECTOR_BYTES;
+    unsigned first = (unsigned)(at % PAGE_BYTES / SECTOR_BYTES);
+    unsigned others = (in ? BLOCK_WHOLE & ~(unsigned)sectors : sectors) | 1u << BLOCK_SECTORS;
+    return (uint64_t)(unsigned)__builtin_ctz(others >> first) * SECTOR_BYTES;
 }
 
 static void give(struct blk_req *req, struct page *page, uint64_t len)
@@ -404,7 +405,28 @@ static void guess_wasted(struct blocks *blocks, uint64_t number)
     readahead_wasted(&container_of(blocks, struct cache, blocks)->ahead, number);
 }
 
-void read_submit(struct cache *c, struct blk_req *req)
+/* The commonest one, by a short way: all of it lies in one block, is here, and was not guessed. */
+static bool read_at_once(struct cache *c, struct blk_req *req)
+{
+    uint64_t number = req->off / PAGE_BYTES;
+    if (req->off % PAGE_BYTES + req->len > PAGE_BYTES || !request_fits(c, req))
+        return false;
+    struct block *b = block_find(&c->blocks, number);
+    if (b == NULL || b->page == NULL || b->flags & BLOCK_GUESS)
+        return false;
+    if ((sectors_of(number, req->off, end_of(req)) & ~b->valid) != 0)
+        return false;
+    block_used(&c->blocks, b);
+    page_ref(b->page);
+    page_put(req->pages[0]);
+    req->pages[0] = b->page;
+    c->counted.hits++;
+    c->counted.hit_bytes += req->len;
+    blk_complete(req, BLK_OK);
+    return true;
+}
+
+static void read_begin(struct cache *c, struct blk_req *req)
 {
     uint64_t used = c->blocks.guesses_used, below = c->below->counters.requests[BLK_READ];
     req->scratch[0] = 0;
@@ -415,6 +437,32 @@ void read_submit(struct cache *c, struct blk_req *req)
     c->counted.hits += hit;
     c->counted.misses += !hit;
     c->counted.hit_bytes += req->scratch[0];
+}
+
+/* All that came since the last time: R6. */
+static void read_arrivals(struct task *task)
+{
+    struct cache *c = container_of(task, struct cache, arrivals);
+    struct blk_req_list all = STAILQ_HEAD_INITIALIZER(all);
+    struct blk_req *req;
+    STAILQ_CONCAT(&all, &c->arrived);
+    STAILQ_FOREACH(req, &all, link)
+    block_expect_slot(&c->blocks, req->off / PAGE_BYTES);
+    STAILQ_FOREACH(req, &all, link)
+    block_expect_page(&c->blocks, req->off / PAGE_BYTES);
+    while ((req = STAILQ_FIRST(&all)) != NULL) {
+        STAILQ_REMOVE_HEAD(&all, link);
+        if (!read_at_once(c, req))
+            read_begin(c, req);
+    }
+}
+
+void read_submit(struct cache *c, struct blk_req *req)
+{
+    block_expect_chain(&c->blocks, req->off / PAGE_BYTES);
+    STAILQ_INSERT_TAIL(&c->arrived, req, link);
+    if (!c->arrivals.queued)
+        loop_defer(c->dev.loop, &c->arrivals);
 }
 
 static void status_done(struct blk_req *child)
@@ -449,6 +497,8 @@ void read_status(struct cache *c, struct blk_req *req)
 
 void read_init(struct cache *c)
 {
+    STAILQ_INIT(&c->arrived);
+    c->arrivals.run = read_arrivals;
     STAILQ_INIT(&c->readers);
     c->blocks.wasted = guess_wasted;
     readahead_init(&c->ahead, c->o.readahead, c->lines.blocks, c->blocks.count / GUESS_FRACTION);

@@ -14,6 +14,9 @@ enum page_line_kind { LINE_SMALL, LINE_MIDDLE, LINE_LARGE, PAGE_LINES };
  * with. */
 enum { SMALL_FRACTION = 256, MIDDLE_FRACTION = 32, SHARE_FRACTION = 8 };
 
+/* So large a pool is touched at random, as a cache is: large pages of the processor's save it many look-ups. */
+enum { LARGE_POOL = 16 << 20 };
+
 TAILQ_HEAD(page_line, page_waiter);
 
 struct page_pool {
@@ -22,6 +25,7 @@ struct page_pool {
     bool retired;
     uint32_t free; /* 1 + the first one's index; 0: none */
     struct page_line lines[PAGE_LINES];
+    uint32_t waiting; /* in all lines: mostly nobody, and pages that come back are nobody's business */
     uint64_t tickets; /* how many have waited so far */
     char *memory;
     struct page_memory *lent; /* NULL: it is the pool's own */
@@ -61,6 +65,8 @@ struct page_pool *page_pool_create(uint32_t count)
         free(pool);
         return NULL;
     }
+    if ((size_t)count * PAGE_BYTES >= LARGE_POOL)
+        madvise(memory, (size_t)count * PAGE_BYTES, MADV_HUGEPAGE); /* no harm if the kernel has none */
     pool_fill(pool, memory);
     return pool;
 }
@@ -122,7 +128,7 @@ static bool fits(const struct page_pool *pool, uint32_t count)
 {
     enum page_line_kind kind = kind_of(pool, count);
     uint32_t share = pool->count >= SMALL_FRACTION ? pool->count / SHARE_FRACTION : 0;
-    const struct page_waiter *larger = larger_than(pool, kind);
+    const struct page_waiter *larger = pool->waiting > 0 ? larger_than(pool, kind) : NULL;
     if (larger != NULL) {
         bool modest = larger->count + LINE_LARGE * share <= pool->count;
         if (!modest || pool->held[kind] + count > share)
@@ -154,7 +160,7 @@ bool page_pool_take(struct page_pool *pool, struct page **out, uint32_t count)
 /* Larger ones do not overtake smaller ones either: there may be none but their pages. */
 bool page_pool_get(struct page_pool *pool, struct page **out, uint32_t count)
 {
-    for (unsigned i = 0; i <= (unsigned)kind_of(pool, count); i++)
+    for (unsigned i = 0; pool->waiting > 0 && i <= (unsigned)kind_of(pool, count); i++)
         if (!TAILQ_EMPTY(&pool->lines[i]))
             return false;
     return fits(pool, count) && page_pool_take(pool, out, count);
@@ -164,6 +170,7 @@ void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter)
 {
     ASSERT(!waiter->waiting && waiter->count <= pool->count);
     waiter->waiting = true;
+    pool->waiting++;
     waiter->ticket = pool->tickets++;
     TAILQ_INSERT_TAIL(&pool->lines[kind_of(pool, waiter->count)], waiter, link);
 }
@@ -171,6 +178,7 @@ void page_pool_wait(struct page_pool *pool, struct page_waiter *waiter)
 static void leave_line(struct page_pool *pool, struct page_waiter *waiter)
 {
     waiter->waiting = false;
+    pool->waiting--;
     TAILQ_REMOVE(&pool->lines[kind_of(pool, waiter->count)], waiter, link);
 }
 
@@ -240,6 +248,8 @@ static void wake_waiters(struct page_pool *pool)
             page_pool_destroy(pool);
         return;
     }
+    if (pool->waiting == 0)
+        return;
     for (unsigned i = 0; i < PAGE_LINES; i++)
         wake_line(pool, &pool->lines[i]);
     for (unsigned i = 0; i < LINE_LARGE; i++) /* with no larger one waiting they may have more */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cache/arena.h"
+#include "cache/block.h"
 #include "core/check.h"
 #include "tests/unit/cache/scene.h"
 
@@ -192,4 +193,96 @@ Test(cache_read, a_shorter_volume_forgets_what_was_beyond)
     cr_expect(scene_call_reads(s, &a), "not what was there before");
     scene_call_over(&a);
     scene_destroy(s);
+}
+
+/* In whole blocks, in parts of one, in many: each page is the cache's own, given by reference. */
+Test(cache_read, a_hit_copies_no_page_and_asks_for_no_memory)
+{
+    static const struct {
+        uint64_t off, len;
+    } reads[] = {{0, 4096}, {4096 * 7 + 512, 1024}, {4096 * 3 + 1024, 3072}, {4096 * 5, 65536}, {512, 4096 * 60}};
+    static struct scene_call all, hit;
+    struct scene *s = scene_create(NULL);
+    scene_read(s, &all, 0, 4096ull * PAGES);
+    cr_assert_eq(scene_wait(s, &all), BLK_OK);
+    uint64_t allocations = test_allocations(), asked = s->disk->requests[BLK_READ];
+    uint32_t free_pages = page_pool_free(s->t->loop.pages);
+    for (unsigned i = 0; i < ARRAY_LENGTH(reads); i++) {
+        scene_read(s, &hit, reads[i].off, reads[i].len);
+        cr_assert_eq(scene_wait(s, &hit), BLK_OK);
+        for (uint32_t page = 0; page < page_count_for(reads[i].off, reads[i].len); page++)
+            cr_expect_eq(hit.pages[page], all.pages[reads[i].off / 4096 + page], "read %u, page %u", i, page);
+        cr_expect_eq(page_pool_free(s->t->loop.pages), free_pages, "the reader's own pages are back");
+        scene_call_over(&hit);
+    }
+    cr_expect_eq(test_allocations(), allocations);
+    cr_expect_eq(s->disk->requests[BLK_READ], asked);
+    struct cache_status status;
+    cache_status(s->cache, &status);
+    cr_expect_eq(status.hits, ARRAY_LENGTH(reads));
+    cr_expect_eq(status.hit_bytes, 4096 + 1024 + 3072 + 65536 + 4096 * 60);
+    scene_call_over(&all);
+    scene_destroy(s);
+}
+
+/* They are looked at in one go: those that hit and those that miss, some of them the same block. */
+Test(cache_read, reads_that_come_in_one_turn_are_answered_each_for_itself)
+{
+    static struct scene_call calls[48], warm;
+    struct scene *s = scene_create(NULL);
+    scene_read(s, &warm, 4096 * 8, 4096 * 8);
+    cr_assert_eq(scene_wait(s, &warm), BLK_OK);
+    scene_call_over(&warm);
+    for (unsigned i = 0; i < 48; i++)
+        scene_read(s, &calls[i], 4096ull * (i % 24), i % 3 == 0 ? 512 : 8192);
+    for (unsigned i = 0; i < 48; i++) {
+        cr_assert_eq(scene_wait(s, &calls[i]), BLK_OK);
+        cr_expect(scene_call_reads(s, &calls[i]), "read %u", i);
+        scene_call_over(&calls[i]);
+    }
+    cr_expect_eq(s->disk->bytes[BLK_READ], 25 * 4096, "every block once: %lu", s->disk->bytes[BLK_READ]);
+    scene_destroy(s);
+}
+
+Test(cache_read, a_read_of_what_is_no_more_when_it_is_looked_at_is_refused)
+{
+    static struct scene_call beyond, fits;
+    struct scene *s = scene_create(NULL);
+    uint64_t size = 65536;
+    scene_read(s, &fits, 0, 4096);
+    cr_assert_eq(scene_wait(s, &fits), BLK_OK);
+    scene_call_over(&fits);
+    scene_read(s, &beyond, size - 4096, 8192);
+    scene_read(s, &fits, 0, 4096);
+    s->disk->dev.info.size = size;
+    blk_notify(&s->disk->dev, BLK_EVENT_RESIZED);
+    cr_expect_eq(scene_wait(s, &beyond), BLK_INVALID);
+    cr_expect_eq(scene_wait(s, &fits), BLK_OK);
+    scene_call_over(&beyond);
+    scene_call_over(&fits);
+    scene_destroy(s);
+}
+
+/* The chains of neighbours stand together, and yet blocks that lie apart by any power of two spread over all of them. */
+Test(cache_read, blocks_at_equal_distances_share_no_chains)
+{
+    for (unsigned shift = 0; shift < 16; shift++) {
+        struct blocks blocks;
+        unsigned longest = 0;
+        cr_assert(blocks_init(&blocks, 1024, &cache_policy_s3fifo, 12345, NULL));
+        for (uint64_t i = 0; i < 1024; i++)
+            block_get(&blocks, i << shift, false)->flags |= BLOCK_FETCHING;
+        for (uint32_t chain = 0; chain < blocks.chain_count; chain++) {
+            unsigned length = 0;
+            for (uint32_t slot = blocks.chains[chain]; slot != CACHE_SLOT_NONE; slot = blocks.table[slot].next)
+                length++;
+            longest = MAX(longest, length);
+        }
+        cr_expect_leq(longest, 12, "distance %u: %u", 1u << shift, longest);
+        for (uint64_t i = 0; i < 1024; i++) {
+            struct block *b = block_find(&blocks, i << shift);
+            cr_assert(b != NULL && block_number(b) == i << shift);
+        }
+        blocks_fini(&blocks);
+    }
 }
