@@ -9,7 +9,7 @@
 #   make fuzz soak          the long forms; make soak-kill LOOPS=200: kill -9 under load, members replaced;
 #                           make soak-cache LOOPS=200: kill -9 of what a battery or a journal protects
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
-#   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal ROUNDS=3 SECONDS=2)
+#   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal|hit ROUNDS=3 SECONDS=2)
 #   make bench-cache        the cache over hard disks in virtual time, as tables
 #   make cache-traces       replacement policies on generated traces, as a table
 #   make deps               install what building and testing need (Debian 12, root or sudo)
@@ -230,6 +230,16 @@ loads: $(loads)
 $(loads): $(B)/tests/bench/load_%: $(B)/tests/bench/load_%.o $(B)/tests/bench/load.o $(B)/tests/bench/load_tls.o $(call lib,core)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal libssl libcrypto)
+
+# What section hit measures against, and how it counts system calls.
+null_device := $(B)/tests/bench/null_server $(B)/tests/bench/count_calls.so
+loads: $(null_device)
+$(B)/tests/bench/null_server: $(B)/tests/bench/null_server.o $(call lib,daemon $(floors))
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(LIB_LDLIBS)
+$(B)/tests/bench/count_calls.so: tests/bench/count_calls.c
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL_CFLAGS) -shared -fPIC $(ALL_LDFLAGS) $< -o $@
 
 # -- what is needed, on Debian 12 ---------------------------------------------------------------------------------------------
 BUILD_DEPS := gcc make pkg-config libc6-dev libevent-dev liburing-dev libisal-dev libconfig-dev libjansson-dev libblkid-dev \

@@ -47,6 +47,14 @@ void loop_defer_late(struct loop *loop, struct task *task)
     STAILQ_INSERT_TAIL(&loop->late, task, link);
 }
 
+bool loop_has_late(const struct loop *loop, const struct task *but)
+{
+    const struct task *first = STAILQ_FIRST(&loop->late);
+    if (first != NULL && first == but)
+        first = STAILQ_NEXT(first, link);
+    return first != NULL;
+}
+
 void loop_call(struct loop *loop, struct task *task)
 {
     loop->ops->call(loop, task);

@@ -78,8 +78,10 @@ void timer_start(struct loop *loop, struct timer *timer, uint64_t delay_ns);
 void timer_stop(struct loop *loop, struct timer *timer);
 
 /* For the doors only. */
-bool loop_run(struct loop *loop, unsigned budget);    /* run due timers and up to `budget` tasks; true: more is ready */
-void loop_end_turn(struct loop *loop);                /* run the late tasks, though others are ready */
+bool loop_run(struct loop *loop, unsigned budget); /* run due timers and up to `budget` tasks; true: more is ready */
+void loop_end_turn(struct loop *loop);             /* run the late tasks, though others are ready */
+/* Is anything late but, maybe, this task? Then others have been at work in this turn. */
+bool loop_has_late(const struct loop *loop, const struct task *but);
 uint64_t loop_next_timer_ns(const struct loop *loop); /* due time of the next timer; UINT64_MAX: none */
 
 #endif

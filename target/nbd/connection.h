@@ -128,6 +128,7 @@ struct nbd_conn {
     struct page_waiter pages_wait;
     struct task resume;
     uint32_t batch_left; /* requests; none: it rests until the end of the turn */
+    bool batch_is_large;
     bool rests;
     struct task rest;
 

@@ -18,7 +18,8 @@
  *
  * After a batch of requests it rests until the end of the turn, when what the batch brought is sent; then it goes on.
  * So a client that sends many at once has the first answers while the others are worked on, and the two do not wait for
- * each other in turns.
+ * each other in turns. Where other connections are at work in the same turn nobody waits anyway: then a batch is a
+ * large one, for each costs a send.
  *
  * Fails: a header out of step ends the connection, and so does a write so long that skipping it would be silly.
  */
@@ -33,6 +34,7 @@ enum {
     RECEIVES_PER_TURN = 16, /* so that one busy connection leaves the others their turn */
     RECEIVE_VECTORS = 256,  /* entries of one scatter recv */
     BATCH_REQUESTS = 16,
+    BATCH_MORE = 48,                /* if others are at work, too */
     BATCH_PAYLOAD = 32 * KIB,       /* so much of a write counts as a request */
     REFUSED_PAYLOAD_MAX = 64 << 20, /* longer payloads are not skipped: the connection ends */
 };
@@ -240,6 +242,21 @@ static bool is_given_up(const struct nbd_conn *conn)
            stream_has_left(conn->stream);
 }
 
+static bool may_go_on(struct nbd_conn *conn)
+{
+    if (conn->batch_left == 0 && !conn->batch_is_large && loop_has_late(conn->loop, &conn->flush)) {
+        conn->batch_is_large = true;
+        conn->batch_left = BATCH_MORE;
+    }
+    return conn->batch_left > 0;
+}
+
+static void begin_batch(struct nbd_conn *conn)
+{
+    conn->batch_left = BATCH_REQUESTS;
+    conn->batch_is_large = false;
+}
+
 static void rest(struct nbd_conn *conn)
 {
     conn->rests = true;
@@ -252,7 +269,7 @@ static void rested(struct task *task)
     struct nbd_conn *conn = container_of(task, struct nbd_conn, rest);
     nbd_reply_flush(conn);
     conn->rests = false;
-    conn->batch_left = BATCH_REQUESTS;
+    begin_batch(conn);
     if (nbd_conn_in(conn, NBD_SERVING))
         nbd_receive_run(conn);
     else
@@ -272,7 +289,7 @@ void nbd_receive_run(struct nbd_conn *conn)
     }
     bool was_starved = conn->starved, went_on = false;
     conn->starved = false;
-    while (conn->batch_left > 0 && step(conn))
+    while (may_go_on(conn) && step(conn))
         went_on = true;
     if (conn->batch_left == 0)
         rest(conn);
@@ -346,7 +363,7 @@ static void receive(struct nbd_conn *conn)
 void nbd_receive_readable(struct nbd_conn *conn)
 {
     if (!conn->rests)
-        conn->batch_left = BATCH_REQUESTS;
+        begin_batch(conn);
     receive(conn);
 }
 
@@ -356,7 +373,7 @@ void nbd_receive_refuse(struct nbd_conn *conn)
     conn->batch_left = UINT32_MAX;
     if (!conn->starved)
         receive(conn);
-    conn->batch_left = BATCH_REQUESTS;
+    begin_batch(conn);
     if (!nbd_conn_in(conn, NBD_SERVING) || conn->refuses)
         return;
     conn->refuses = true;
@@ -378,5 +395,5 @@ void nbd_receive_init(struct nbd_conn *conn)
     conn->pages_wait.ready = pages_ready;
     conn->resume.run = resume;
     conn->rest.run = rested;
-    conn->batch_left = BATCH_REQUESTS;
+    begin_batch(conn);
 }

@@ -38,6 +38,10 @@ function ratio(cell, peer, what,    i, list) {
     figure[$1, $2, $3, "mbps"] = value("mbps")
     figure[$1, $2, $3, "cpu"] = $4 / ticks / (value("iops") * $5) * 100000
     figure[$1, $2, $3, "cpu_gb"] = $4 / ticks / (value("mbps") * $5) * 1000
+    if (value("calls") != "") {
+        counted = 1
+        figure[$1, $2, $3, "calls"] = value("calls") / (value("iops") * $5)
+    }
     figure[$1, $2, $3, "busy_server"] = $4 / ticks / $5
     figure[$1, $2, $3, "busy_load"] = value("cpu_client")
 }
@@ -53,12 +57,15 @@ END {
                 verdict = wanted == "-" ? "-" : r >= wanted ? "ok" : "short"
                 printf "%s_vs_%s %.2f %s %s\n", cell, servers[s], r, wanted, verdict
                 r = ratio(cell, servers[s], "cpu_gb")
-                printf "%s_cpu_vs_%s %.2f 1 %s\n", cell, servers[s], r, r < 1 ? "ok" : "short"
+                verdict = cpu_goal == "-" ? "-" : r < cpu_goal ? "ok" : "short"
+                printf "%s_cpu_vs_%s %.2f %s %s\n", cell, servers[s], r, cpu_goal, verdict
             }
         for (s = 1; s <= server_count; s++) {
             name = cell "_" servers[s]
             printf "%s_%s %.0f - -\n", name, small ? "iops" : "mbps", over_rounds(cell, servers[s], small ? "iops" : "mbps")
             printf "%s_%s %.3f - -\n", name, "cpu", over_rounds(cell, servers[s], small ? "cpu" : "cpu_gb")
+            if (counted)
+                printf "%s_calls %.3f - -\n", name, over_rounds(cell, servers[s], "calls")
             printf "%s_busy_server %.2f - -\n", name, over_rounds(cell, servers[s], "busy_server")
             printf "%s_busy_load %.2f - -\n", name, over_rounds(cell, servers[s], "busy_load")
         }

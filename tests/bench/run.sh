@@ -2,12 +2,12 @@
 # Corbel and its peers side by side, as ratios: run.sh BUILD_DIR [SECTION] [ROUNDS] [SECONDS]
 #
 # Sections: nbd (qemu-nbd, qemu-storage-daemon, nbdkit, nbd-server), nbd_tls (the same by x509), iscsi (tgtd), raid6 (full rows, and where the time goes), journal (what the policies ppl
-# and journal cost), or `all`. Every server is
+# and journal cost), hit (reads from the cache against devices that cost nothing), or `all`. Every server is
 # pinned to core 0, the load to core 1; backing files lie in tmpfs. One round measures every server once, one after the other;
 # what is compared is the median of the rounds' ratios. A ratio is worth something, a figure by itself is not.
 #
 # Prints lines `name value goal ok|short`; `-` where there is no goal. *_cpu: seconds of the server's CPU time for 100,000
-# operations of 4 KiB, or for 1 GB; *_cpu_vs_*: how much of the peer's time that is. *_busy_server, *_busy_load: how full the cores were; with a full load core the server has more to give.
+# operations of 4 KiB, or for 1 GB; *_calls: system calls an operation; *_cpu_vs_*: how much of the peer's time that is. *_busy_server, *_busy_load: how full the cores were; with a full load core the server has more to give.
 # A goal missed is no failure: the exit status tells whether everything could be measured.
 set -eu
 BUILD_DIR=$(cd "${1:?BUILD_DIR}" && pwd)
@@ -33,6 +33,9 @@ trap 'exit 130' INT TERM HUP
 # Its children that have ended count, too.
 cpu_ticks() { sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 + $14 + $15 }'; }
 
+# System calls so far, or nothing.
+calls() { [ ! -f "$DIR/calls.$1" ] || od -A n -v -t u8 "$DIR/calls.$1" | awk '{ for (i = 1; i <= NF; i++) n += $i } END { print n }'; }
+
 load() {
     server=$1
     shift
@@ -53,21 +56,22 @@ measure() {
     measured=$1 server_measured=$2 mode=$3 block=$4 depth=$5
     shift 5
     pid=$(cat "$DIR/$server_measured.pid")
-    before=$(cpu_ticks "$pid")
+    before=$(cpu_ticks "$pid") calls_before=$(calls "$server_measured")
     result=$(load "$server_measured" --mode "$mode" --block "$block" --depth "$depth" --seconds "$LENGTH" "$@") ||
         die "$server_measured: the load failed in $measured"
     [ "$server_measured" != nbd-server ] || sleep 0.3 # its child must have ended
-    after=$(cpu_ticks "$pid")
+    after=$(cpu_ticks "$pid") calls_after=$(calls "$server_measured")
     case $result in
     *errors=0*) ;;
     *) die "$server_measured: $result" ;;
     esac
-    echo "$measured $server_measured $round $((after - before)) $LENGTH $result" >>"$DIR/results"
+    echo "$measured $server_measured $round $((after - before)) $LENGTH $result${calls_after:+ calls=$((calls_after - calls_before))}" >>"$DIR/results"
 }
 
-# run_cells GOAL [GOAL of sequential cells, of depth 1]
+# run_cells GOAL [GOAL of sequential cells, of depth 1, of CPU time]
 run_cells() {
     for server in $SERVERS; do
+        case $server in null | pages) continue ;; esac
         check_server "$server" ''
         ! grep -q -- --digests "$DIR/cells" || check_server "$server" --digests
     done
@@ -79,7 +83,8 @@ run_cells() {
             for server in $SERVERS; do measure "$cell" "$server" "$mode" "$block" "$depth" $options; done
         done <"$DIR/cells"
     done
-    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -v sequential_goal="${2:--}" -v single_goal="${3:--}" -f "$HERE/report.awk" "$DIR/results"
+    awk -v ticks="$(getconf CLK_TCK)" -v goal="$1" -v sequential_goal="${2:--}" -v single_goal="${3:--}" \
+        -v cpu_goal="${4:-1}" -f "$HERE/report.awk" "$DIR/results"
 }
 
 cells() { # $1: the section
@@ -198,13 +203,38 @@ section_journal() {
     journal_cells raid6
 }
 
+# A volume that is in its cache in full, against a device that answers at once with the same page (null), or with one of as many as
+# the volume has (pages). `hot`: so few blocks that they stay in a processor's cache.
+section_hit() {
+    COUNTER=$BUILD_DIR/tests/bench/count_calls.so
+    start_corbel
+    add_corbel_export cached corbel
+    warm_cache
+    start_null
+    cat >"$DIR/cells" <<CELLS
+hit_4k_randread_q32 randread 4096 32
+hit_4k_randread_q1 randread 4096 1
+hit_4k_randread_4_q32 randread 4096 32 --connections 4
+hit_4k_randread_hot_q32 randread 4096 32 --size 262144
+hit_4k_randread_hot_4_q32 randread 4096 32 --connections 4 --size 262144
+hit_64k_read_q8 read 65536 8
+hit_1m_read_q8 read 1048576 8
+CELLS
+    misses=$(cache_counts misses)
+    run_cells 0.95 0.95 0.95 1.05
+    [ "$(cache_counts misses)" = "$misses" ] || die "not all was read from the cache: $misses misses, then $(cache_counts misses)"
+    rm -f "$DIR/results"
+    printf '%s\n' "hit_4k_randwrite_q32 randwrite 4096 32" "hit_4k_randwrite_4_q32 randwrite 4096 32 --connections 4" >"$DIR/cells"
+    run_cells - - - -
+}
+
 run_section() {
     "section_$1"
     stop_servers
 }
 
 case $SECTION in
-all) for s in nbd nbd_tls iscsi raid6 journal; do run_section "$s"; done ;;
-nbd | nbd_tls | iscsi | raid6 | journal) run_section "$SECTION" ;;
+all) for s in nbd nbd_tls iscsi raid6 journal hit; do run_section "$s"; done ;;
+nbd | nbd_tls | iscsi | raid6 | journal | hit) run_section "$SECTION" ;;
 *) die "no section $SECTION" ;;
 esac

@@ -8,6 +8,7 @@ KILLS=   # to be ended by SIGKILL: tgtd stays otherwise
 LEFT=    # files outside $DIR
 SERVERS= # names of those to measure
 TLS=     # what a load by TLS needs, once there are certificates
+COUNTER= # a library that has a server's system calls counted in $DIR/calls.NAME
 BYTES=1073741824 # of the peers' backing file
 
 die() {
@@ -22,7 +23,7 @@ stop_servers() {
     for p in $PIDS $KILLS; do wait "$p" 2>/dev/null || :; done
     for f in $LEFT; do rm -f "$f"; done
     rm -rf "${DIR:?}"/*
-    PIDS='' KILLS='' LEFT='' SERVERS='' TLS=''
+    PIDS='' KILLS='' LEFT='' SERVERS='' TLS='' COUNTER=''
 }
 
 # Run "$@" until it succeeds, for at most 20 seconds.
@@ -53,6 +54,13 @@ add_server() {
 }
 
 on_server_core() { exec taskset -c 0 "$@" >>"$DIR/log" 2>&1 </dev/null; }
+
+# The same, NAME first, and its calls are counted if somebody wants to know.
+on_server_core_counted() {
+    counts=$DIR/calls.$1
+    shift
+    on_server_core ${COUNTER:+env "LD_PRELOAD=$COUNTER" "COUNT_CALLS=$counts"} "$@"
+}
 
 make_backing() { [ -f "$DIR/peer" ] || head -c "$BYTES" /dev/urandom >"$DIR/peer"; }
 
@@ -185,7 +193,10 @@ arrays = (
                   { name = "raid5-ppl"; level = "raid5"; size = "256 MiB"; consistency = "ppl"; },
                   { name = "raid5-journal"; level = "raid5"; size = "256 MiB"; consistency = "journal"; },
                   { name = "raid6-bitmap"; level = "raid6"; size = "256 MiB"; consistency = "bitmap"; },
-                  { name = "raid6-journal"; level = "raid6"; size = "256 MiB"; consistency = "journal"; } ); }
+                  { name = "raid6-journal"; level = "raid6"; size = "256 MiB"; consistency = "journal"; } ); },
+    { name = "seven"; disks = [ $(disks seven 1 600M) ];
+      volumes = ( { name = "cached"; level = "jbod"; size = "256 MiB";
+                    cache = { size = "320 MiB"; write = "back"; protection = "forced"; }; } ); }
 );
 nbd = { listen = [ "127.0.0.1:0" ]; $tls_settings
         exports = ( { name = "jbod"; volume = "one/jbod"; }, { name = "raid1"; volume = "two/raid1"; },
@@ -195,7 +206,8 @@ nbd = { listen = [ "127.0.0.1:0" ]; $tls_settings
                     { name = "raid5-ppl"; volume = "policies/raid5-ppl"; },
                     { name = "raid5-journal"; volume = "policies/raid5-journal"; },
                     { name = "raid6-bitmap"; volume = "policies/raid6-bitmap"; },
-                    { name = "raid6-journal"; volume = "policies/raid6-journal"; } ); };
+                    { name = "raid6-journal"; volume = "policies/raid6-journal"; },
+                    { name = "cached"; volume = "seven/cached"; } ); };
 iscsi = { listen = [ "127.0.0.1:0" ];
           targets = ( { name = "iqn.2026-01.org.example:corbel"; luns = ( { lun = 0; volume = "one/jbod"; } ); } ); };
 CONF
@@ -207,7 +219,7 @@ no_jobs() { ! ctl status | grep -qE '^  (init|resync|rebuild) of'; }
 
 start_corbel() {
     write_config
-    on_server_core "$BUILD_DIR/corbeld" -c "$DIR/corbel.conf" --pidfile "$DIR/corbel.pid" &
+    on_server_core_counted corbel "$BUILD_DIR/corbeld" -c "$DIR/corbel.conf" --pidfile "$DIR/corbel.pid" &
     CORBEL=$!
     PIDS="$PIDS $CORBEL"
     wait_for grep -q "is ready" "$DIR/log" || die "corbeld does not serve"
@@ -224,3 +236,29 @@ add_corbel_export() {
 }
 
 add_corbel_lun() { add_server "$1" "$CORBEL" load_iscsi --uri "$(corbel_address iscsi)" --export iqn.2026-01.org.example:corbel --lun 0; }
+
+cache_counts() { ctl --json cache list | sed -n "s/^ *\"$1\": \([0-9]*\),\{0,1\}\$/\1/p"; }
+
+# All of the volume `cached` comes to be in its cache: so the second time nothing is missing.
+warm_cache() {
+    read_cached() { qemu-io -f raw -c "read -q 0 268435456" "nbd://$address/cached" >>"$DIR/log" 2>&1 || die "the cache cannot be filled"; }
+    read_cached
+    misses=$(cache_counts misses)
+    read_cached
+    [ "$(cache_counts misses)" = "$misses" ] || die "not all of the volume is in its cache"
+}
+
+# -- nothing: see null_server.c -----------------------------------------------------------------------------------------------
+
+serves_null() { grep -q '^nbd listens on' "$DIR/null.said"; }
+
+start_null() {
+    on_server_core_counted null sh -c 'exec "$@" >"$0"' "$DIR/null.said" "$BUILD_DIR/tests/bench/null_server" 268435456 "$DIR/null.pidfile" &
+    null=$!
+    PIDS="$PIDS $null"
+    wait_for serves_null || die "null_server does not serve"
+    for export in null pages; do
+        add_server "$export" "$null" load_nbd --uri "$(sed -n 's/^nbd listens on //p' "$DIR/null.said")" --export "$export"
+    done
+    [ ! -f "$DIR/calls.null" ] || ln "$DIR/calls.null" "$DIR/calls.pages"
+}

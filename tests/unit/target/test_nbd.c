@@ -416,6 +416,45 @@ Test(nbd, thirty_two_pipelined_reads_cost_one_receive_and_a_send_for_each_half)
     peer_stop(&p);
 }
 
+/* The first cannot know yet; of the others none has its client wait for less than all. */
+Test(nbd, pipelined_reads_of_several_clients_cost_each_but_the_first_one_send)
+{
+    enum { CLIENTS = 3 };
+    struct peer p = peer_serving(&plain, false);
+    struct teststream *streams[CLIENTS] = {p.s};
+    for (unsigned c = 1; c < CLIENTS; c++) {
+        streams[c] = peer_connect(&p);
+        peer_go(&p, "disk", false);
+    }
+    for (unsigned round = 0; round < 3; round++) {
+        unsigned recvs[CLIENTS], sends[CLIENTS], halves = 0;
+        for (unsigned c = 0; c < CLIENTS; c++) {
+            p.s = streams[c];
+            recvs[c] = p.s->recvs;
+            sends[c] = p.s->sends;
+            for (uint64_t i = 0; i < 32; i++)
+                peer_request(&p, 0, NBD_CMD_READ, i, i * 4096, 4096);
+        }
+        peer_run(&p);
+        for (unsigned c = 0; c < CLIENTS; c++) {
+            p.s = streams[c];
+            cr_expect_eq(p.s->recvs - recvs[c], 1);
+            halves += p.s->sends - sends[c] - 1;
+            for (uint64_t i = 0; i < 32; i++)
+                peer_expect_data(&p, i, i * 4096, 4096);
+        }
+        cr_expect_leq(halves, 1, "%u", halves);
+    }
+    for (unsigned c = 1; c < CLIENTS; c++) {
+        p.s = streams[c];
+        peer_header(&p, 0, NBD_CMD_DISC, 0, 0, 0);
+        peer_run(&p);
+        peer_forget(&p);
+    }
+    p.s = streams[0];
+    peer_stop(&p);
+}
+
 Test(nbd, long_writes_are_answered_a_few_at_a_time)
 {
     enum { LONG = 128 * KIB };
