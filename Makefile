@@ -11,6 +11,7 @@
 #   make sim SEEDS= FIRST=  arrays on simulated disks, with faults and crashes; docs/testing.md    (sim-short, sim-fresh, sim-planted, sim-planted-short)
 #   make bench              side by side with other servers, as ratios     (SECTION=nbd|nbd_tls|iscsi|raid6|journal|hit ROUNDS=3 SECONDS=2)
 #   make bench-cache        the cache over hard disks in virtual time, as tables
+#   make bench-surface      its response surface (stride and distance of reads), drawn
 #   make cache-traces       replacement policies on generated traces, as a table
 #   make deps               install what building and testing need (Debian 12, root or sudo)
 #   make SAN=address,undefined unit     sanitized, in a build directory of its own
@@ -218,6 +219,19 @@ $(cache_disks): $(call obj,tests/bench/cache_disks.c tests/bench/cache_rig.c tes
 	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal jansson) -lm
 bench-cache: $(cache_disks)
 	$(Q)$(cache_disks)
+# The response surface, drawn. (gnuplot-nox)
+cache_surface := $(B)/tests/bench/cache_surface
+.PHONY: bench-surface
+$(cache_surface): $(call obj,tests/bench/cache_surface.c tests/bench/cache_rig.c tests/bench/cache_load.c tests/bench/harddisk.c tests/unit/lib/testloop.c) \
+  $(call lib,cache raid core)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) $^ -o $@ $(shell $(PKG_CONFIG) --libs libisal jansson) -lm
+bench-surface: $(cache_surface)
+	$(Q)command -v gnuplot >/dev/null || { echo "bench-surface: gnuplot is missing (package gnuplot-nox)" >&2; exit 1; }
+	$(Q)for mode in none adaptive always; do \
+	    $(cache_surface) $$mode > $(B)/surface-$$mode.txt && tail -1 $(B)/surface-$$mode.txt && \
+	    gnuplot -e "data='$(B)/surface-$$mode.txt'; picture='$(B)/surface-$$mode.png'; what='cache of 256 MiB, read-ahead $$mode'" \
+	        tests/bench/surface.gnuplot && echo "drawn: $(B)/surface-$$mode.png" || exit 1; done
 cache-speed: $(cache_disks)
 	$(call say,SPEED,$(cache_disks))
 	$(Q)$(cache_disks) check

@@ -279,6 +279,18 @@ void block_guessed(struct blocks *s, struct block *b)
     s->guesses++;
 }
 
+void block_unguess(struct blocks *s, uint64_t number)
+{
+    struct block *b = block_find(s, number);
+    if (b == NULL || !(b->flags & BLOCK_GUESS) || !(b->flags & BLOCK_LISTED))
+        return;
+    s->policy->ops->remove(s->policy, slot_of(s, b));
+    s->evicted++;
+    s->guesses_wasted++;
+    b->flags &= (uint8_t)~BLOCK_LISTED;
+    block_free(s, b);
+}
+
 /* It is not settled before others are filled, but its page may be published. */
 void block_fill(struct blocks *s, struct block *b, struct page *page)
 {

@@ -101,6 +101,8 @@ bool block_writable(struct blocks *blocks, struct block *b, uint8_t sectors);
 void block_fill(struct blocks *blocks, struct block *b, struct page *page);
 /* It was read ahead. */
 void block_guessed(struct blocks *blocks, struct block *b);
+/* If it was read ahead, and nobody used it or works on it, it leaves. */
+void block_unguess(struct blocks *blocks, uint64_t number);
 /* These sectors, which are clean and settled, are not valid any more. */
 void block_forget(struct blocks *blocks, struct block *b, uint8_t sectors);
 /* In a new cache: what was found in the arena, in a page of its, is dirty. */

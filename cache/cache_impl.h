@@ -9,7 +9,7 @@
 #include "cache/readahead.h"
 #include "cache/throttle.h"
 
-enum { FETCHES = 64, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256, DESTAGES = 64 };
+enum { FETCHES = 256, FETCH_BLOCKS = 64, DIRECTS = 128, CHANGES = 256, DESTAGES = 64 };
 
 #define CACHE_DRAIN  (1u << 31) /* a flush that is one in every mode */
 #define CACHE_CHANGE (1u << 30) /* a change that is done below, and waits for a flush there, or the log: change.c */
@@ -163,8 +163,8 @@ struct cache {
     struct task arrivals;
     struct blk_req_list readers; /* wait for a struct direct */
     struct readahead ahead;
-    uint32_t guessing; /* blocks on their way that nobody asked for */
-    unsigned guesses;  /* fetches of such */
+    unsigned fetching[2]; /* fetches: of what is read; of what is guessed */
+    uint32_t guessing;    /* blocks on their way that nobody asked for */
 
     /* change.c */
     struct change_list changes, changes_free;

@@ -16,16 +16,18 @@
  *     the bytes that were asked for and no others, and every turn of a reader brings it on.
  * R4  The pages of a fetch may be replaced below by others that hold the bytes (core/blkdev.h, 5). Those are copied:
  *     the cache keeps no one else's pages.
- * R5  A direct read may cover a part of a page that holds other sectors already: then the page is put back in its
+ * R5  Reads and guesses have three quarters of the contexts for fetches each at most: so neither has none. Many readers
+ *     that wait at a time are where it pays most to read ahead.
+ * R6  A direct read may cover a part of a page that holds other sectors already: then the page is put back in its
  *     place.
- * R6  Reads that come in one turn are looked at together, in three steps, for what is known of a block lies in three
+ * R7  Reads that come in one turn are looked at together, in three steps, for what is known of a block lies in three
  *     places of which each tells where the next is, and in a large cache none is in the processor's (block_expect_*).
  */
 #include "cache/cache_impl.h"
 
 #include <string.h>
 
-enum { GUESS_FRACTION = 4 };
+enum { GUESS_FRACTION = 4, CONTEXTS_EACH = FETCHES / 4 * 3 };
 
 /* Blocks that were just fetched. */
 struct fetch_range {
@@ -133,7 +135,7 @@ static void direct_put(struct cache *c, struct direct *d)
     }
 }
 
-/* R5: if it shares the page with other parts of the request, the page must not be replaced. */
+/* R6: if it shares the page with other parts of the request, the page must not be replaced. */
 static void edge_keep(struct direct *d, unsigned edge, uint32_t index)
 {
     d->edges[edge] = d->req.pages[index];
@@ -243,7 +245,7 @@ static void fetch_done(struct blk_req *child)
         fetched(c, block_find(&c->blocks, came.first + i), f->pages[i], child->status == BLK_OK, f->guess);
     STAILQ_CONCAT(&readers, &f->readers);
     c->guessing -= f->guess ? f->count : 0;
-    c->guesses -= f->guess;
+    c->fetching[f->guess]--;
     LIST_REMOVE(f, link);
     LIST_INSERT_HEAD(&c->fetches_free, f, link);
     while ((req = STAILQ_FIRST(&readers)) != NULL) {
@@ -281,7 +283,7 @@ static struct fetch *fetch_start(struct cache *c, uint64_t first, uint64_t end, 
 {
     struct fetch *f = LIST_FIRST(&c->fetches_free);
     uint64_t most = c->below->info.max_request / PAGE_BYTES;
-    if (f == NULL)
+    if (f == NULL || c->fetching[guess] == CONTEXTS_EACH)
         return NULL;
     end = MIN(end, first + MIN(FETCH_BLOCKS, most == 0 ? FETCH_BLOCKS : most));
     for (f->count = 0; first + f->count < end; f->count++) {
@@ -293,6 +295,7 @@ static struct fetch *fetch_start(struct cache *c, uint64_t first, uint64_t end, 
         return NULL;
     LIST_REMOVE(f, link);
     LIST_INSERT_HEAD(&c->fetches, f, link);
+    c->fetching[guess]++;
     f->first = first;
     f->guess = guess;
     STAILQ_INIT(&f->readers);
@@ -310,6 +313,25 @@ static struct fetch *fetch_find(struct cache *c, uint64_t number)
     return f;
 }
 
+/* Read-ahead always: with what is around, in one request, since what is next to it is often read next, and a disk that was
+ * to come back for it would need a turn. Nobody asked for that, but it is no guess: it goes as what was used once goes. */
+static struct fetch *fetch_around(struct cache *c, const struct blk_req *req, uint64_t number, uint64_t end)
+{
+    uint64_t most = c->below->info.max_request / PAGE_BYTES, first = number;
+    uint64_t around = most == 0 ? READAHEAD_AROUND : MIN(most / 4, (uint64_t)READAHEAD_AROUND);
+    if (c->ahead.mode != READAHEAD_ALWAYS || req->flags & BLK_BACKGROUND)
+        return NULL;
+    while (first > 0 && number - first < around && block_find(&c->blocks, first - 1) == NULL)
+        first--;
+    return fetch_start(c, first, MIN(end + around, (c->dev.info.size + PAGE_BYTES - 1) / PAGE_BYTES), false);
+}
+
+static struct fetch *fetch_for(struct cache *c, const struct blk_req *req, uint64_t number, uint64_t end)
+{
+    struct fetch *f = fetch_around(c, req, number, end);
+    return f != NULL ? f : fetch_start(c, number, end, false);
+}
+
 /* Have all that it lacks fetched, and wait for the first of it. False: that one cannot be. */
 static bool wait_for_fetch(struct cache *c, struct blk_req *req)
 {
@@ -325,7 +347,7 @@ static bool wait_for_fetch(struct cache *c, struct blk_req *req)
             continue;
         }
         bool comes = b != NULL && b->flags & BLOCK_FETCHING;
-        struct fetch *f = comes ? fetch_find(c, number) : fetch_start(c, number, end, false);
+        struct fetch *f = comes ? fetch_find(c, number) : fetch_for(c, req, number, end);
         if (f == NULL)
             break;
         if (comes && f->guess)
@@ -364,11 +386,21 @@ static void reader_go_on(struct cache *c, struct blk_req *req, const struct fetc
 
 /* --- read-ahead --- */
 
-/* A quarter of the cache at most, here or on its way, and never the last contexts. */
+/* A quarter of the cache at most, here or on its way. */
 static uint32_t guess_room(const struct cache *c)
 {
     uint32_t most = c->blocks.count / GUESS_FRACTION, are = c->guessing + c->blocks.guesses;
-    return c->guesses < FETCHES / 4 * 3 ? most - MIN(most, are) : 0;
+    return c->fetching[true] < CONTEXTS_EACH ? most - MIN(most, are) : 0;
+}
+
+/* For the next plan: guesses that are stale leave. Without that they would end all guessing in a cache that has room. */
+static void make_guess_room(struct cache *c)
+{
+    uint32_t most = c->blocks.count / GUESS_FRACTION, least = MIN(most / 4, (uint32_t)FETCH_BLOCKS);
+    struct readahead_run run;
+    while (c->guessing + c->blocks.guesses + least > most && readahead_stale(&c->ahead, &run))
+        for (uint32_t i = 0; i < run.count; i++)
+            block_unguess(&c->blocks, run.first + i);
 }
 
 static void run_guess(struct cache *c, const struct readahead_run *run)
@@ -383,7 +415,7 @@ static void run_guess(struct cache *c, const struct readahead_run *run)
         struct fetch *f = fetch_start(c, number, end, true);
         if (f == NULL)
             break;
-        c->guesses++;
+        readahead_asked(&c->ahead, &(struct readahead_run){number, f->count});
         c->guessing += f->count;
         c->counted.ahead_bytes += (uint64_t)f->count * PAGE_BYTES;
         number += f->count;
@@ -395,6 +427,7 @@ static void look_ahead(struct cache *c, const struct blk_req *req, bool missed)
 {
     struct readahead_plan plan;
     struct readahead_read read = {req->off / PAGE_BYTES, page_count_for(req->off, req->len), missed};
+    make_guess_room(c);
     readahead_plan(&c->ahead, &read, guess_room(c), &plan);
     for (unsigned i = 0; i < plan.count; i++)
         run_guess(c, &plan.runs[i]);
@@ -439,7 +472,7 @@ static void read_begin(struct cache *c, struct blk_req *req)
     c->counted.hit_bytes += req->scratch[0];
 }
 
-/* All that came since the last time: R6. */
+/* All that came since the last time: R7. */
 static void read_arrivals(struct task *task)
 {
     struct cache *c = container_of(task, struct cache, arrivals);

@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 
-enum { SLACK = 64, DEGREE_MAX = 2048, STEPS_MAX = READAHEAD_RUNS, ROWS_LEAST = 1 };
+enum { SLACK = 64, DEGREE_MAX = 2048, STEPS_MAX = READAHEAD_RUNS, STALE_LOOKS = 8 };
 
 void readahead_init(struct readahead *a, enum readahead_mode mode, uint32_t row, uint32_t most)
 {
@@ -179,13 +179,6 @@ static void advance(struct readahead *a, struct readahead_stream *s, uint64_t fi
     }
 }
 
-static void plan_around(uint64_t first, uint64_t end, struct readahead_plan *plan)
-{
-    uint64_t before = MIN(first, (uint64_t)READAHEAD_AROUND);
-    plan_add(plan, first - before, before);
-    plan_add(plan, end, READAHEAD_AROUND);
-}
-
 void readahead_plan(struct readahead *a, const struct readahead_read *read, uint32_t room, struct readahead_plan *plan)
 {
     uint64_t first = read->first, end = first + read->count;
@@ -203,8 +196,6 @@ void readahead_plan(struct readahead *a, const struct readahead_read *read, uint
         s->used = a->reads;
         plan_stream(a, s, plan);
     }
-    if (a->mode == READAHEAD_ALWAYS && read->missed)
-        plan_around(first, end, plan);
 }
 
 /* --- what became of it --- */
@@ -235,4 +226,57 @@ void readahead_wasted(struct readahead *a, uint64_t block)
         return;
     s->degree = MAX(s->degree / 2, 1u);
     s->trigger = MIN(s->trigger, s->degree);
+}
+
+/* --- what is stale --- */
+
+static void asked_pop(struct readahead *a, struct readahead_run *run)
+{
+    *run = a->asked[a->asked_first];
+    a->asked_first = (a->asked_first + 1) % READAHEAD_ASKED;
+    a->asked_count--;
+}
+
+void readahead_asked(struct readahead *a, const struct readahead_run *run)
+{
+    struct readahead_run oldest;
+    if (a->asked_count == READAHEAD_ASKED)
+        asked_pop(a, &oldest);
+    a->asked[(a->asked_first + a->asked_count++) % READAHEAD_ASKED] = *run;
+}
+
+/* In front of it, as far as it is ever asked for: also what it would ask for again. */
+static bool comes_to(const struct readahead_stream *s, uint64_t block)
+{
+    int64_t far = (int64_t)(block - s->first);
+    switch ((enum stream_kind)s->kind) {
+    case STREAM_NEW:
+        return false;
+    case STREAM_FORWARD:
+        return block + SLACK >= s->end && block < s->end + DEGREE_MAX;
+    case STREAM_BACKWARD:
+        return block < s->first + SLACK && block + DEGREE_MAX >= s->first;
+    case STREAM_STRIDED:
+        return far / s->stride >= 0 && far / s->stride <= STEPS_MAX;
+    }
+    return false;
+}
+
+static bool is_awaited(const struct readahead *a, uint64_t block)
+{
+    for (unsigned i = 0; i < READAHEAD_STREAMS; i++)
+        if (comes_to(&a->streams[i], block))
+            return true;
+    return false;
+}
+
+bool readahead_stale(struct readahead *a, struct readahead_run *run)
+{
+    for (unsigned i = 0; i < STALE_LOOKS && a->asked_count > 0; i++) {
+        asked_pop(a, run);
+        if (!is_awaited(a, run->first) && !is_awaited(a, run->first + run->count - 1))
+            return true;
+        readahead_asked(a, run);
+    }
+    return false;
 }

@@ -10,7 +10,10 @@
  * doubles when what was asked for was used, and is halved when some left unused; the trigger, how far from the end of
  * it the next is asked for, grows when a reader had to wait for a block that was on its way.
  *
- * ALWAYS asks besides, around each read that missed, for the blocks next to it on both sides.
+ * ALWAYS brings besides, with each read that misses, the blocks next to it on both sides (cache/read.c).
+ *
+ * What was asked for is remembered in the order in which it was. What no stream comes to any more is stale: it takes the
+ * room of other guesses, and leaves first.
  */
 #ifndef CACHE_READAHEAD_H
 #define CACHE_READAHEAD_H
@@ -19,7 +22,7 @@
 #include <stdint.h>
 
 enum readahead_mode { READAHEAD_ADAPTIVE, READAHEAD_ALWAYS, READAHEAD_NONE };
-enum { READAHEAD_STREAMS = 128, READAHEAD_RUNS = 8, READAHEAD_AROUND = 16, STRIDE_MAX = 256 };
+enum { READAHEAD_STREAMS = 128, READAHEAD_RUNS = 8, READAHEAD_ASKED = 4096, READAHEAD_AROUND = 16, STRIDE_MAX = 256 };
 enum stream_kind { STREAM_NEW, STREAM_FORWARD, STREAM_BACKWARD, STREAM_STRIDED };
 
 struct readahead_run {
@@ -50,6 +53,8 @@ struct readahead {
     uint32_t established;
     uint64_t reads;
     struct readahead_stream streams[READAHEAD_STREAMS];
+    uint32_t asked_first, asked_count; /* a ring, the oldest first */
+    struct readahead_run asked[READAHEAD_ASKED];
 };
 
 void readahead_init(struct readahead *ahead, enum readahead_mode mode, uint32_t row, uint32_t most);
@@ -61,6 +66,10 @@ struct readahead_read {
 /* They were read: the plan for at most `room` blocks. */
 void readahead_plan(struct readahead *ahead, const struct readahead_read *read, uint32_t room,
                     struct readahead_plan *plan);
+/* This is on its way now, as planned. If more than READAHEAD_ASKED are not used, the oldest are forgotten. */
+void readahead_asked(struct readahead *ahead, const struct readahead_run *run);
+/* The oldest run that was asked for, and that no stream comes to; it is forgotten. False: none of the oldest few. */
+bool readahead_stale(struct readahead *ahead, struct readahead_run *run);
 /* A reader waits for this block, which was asked for by a plan and is on its way. */
 void readahead_late(struct readahead *ahead, uint64_t block);
 /* This block, asked for by a plan, left unused. */

@@ -1,6 +1,6 @@
 /*
  * Counts the system calls that a server of ours makes on its data path: preloaded (LD_PRELOAD), it counts the library's
- * functions in the file that $COUNT_CALLS names: four numbers of 64 bits in the machine's order, which are looked at while
+ * functions in the file that $COUNT_CALLS names: four numbers of 64 bits in the machine's order, looked at while
  * it runs. strace(1) counts too, but makes the server so much slower that each turn finds more to do.
  *
  *      0 readv   1 sendmsg   2 epoll_wait   3 the others that a turn may make (timerfd_settime, write)

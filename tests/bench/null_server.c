@@ -31,7 +31,7 @@ struct null_device {
 
 static struct reactor *serving;
 
-/* A page that the reader's takes the place of, if all of it is wanted; else its bytes are copied, as any device must. */
+/* A page that takes the place of the reader's, if all of it is wanted; else its bytes are copied, as any must. */
 static void give(struct null_device *n, struct blk_req *req)
 {
     uint64_t first = req->off / PAGE_BYTES, end = req->off + req->len;
