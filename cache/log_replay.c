@@ -485,11 +485,18 @@ static bool is_this_log(const struct log_replay *r, unsigned device)
            uuid_equal(&wanted->array, &is->array) && uuid_equal(&wanted->volume, &is->volume);
 }
 
+/* An epoch begins when the log is opened, which only who satisfies the claim may: so it comes before the generation. That
+ * may be as high in a label that a crash cut off from its claim. And no device has groups of the epoch that is to come. */
+static bool is_newer(const struct log_label *label, const struct log_label *than)
+{
+    return label->epoch != than->epoch ? label->epoch > than->epoch : label->generation > than->generation;
+}
+
 static int newest_device(const struct log_replay *r)
 {
     int newest = -1;
     for (int i = 0; i < LOG_DEVICES; i++)
-        if (is_this_log(r, (unsigned)i) && (newest < 0 || r->labels[i].generation > r->labels[newest].generation))
+        if (is_this_log(r, (unsigned)i) && (newest < 0 || is_newer(&r->labels[i], &r->labels[newest])))
             newest = i;
     return newest;
 }

@@ -530,6 +530,36 @@ Test(log, the_one_that_died_is_not_believed_when_it_comes_back)
     }
 }
 
+/*
+ * One dies, and with the label that says so the power fails: nobody was answered, so the claim is not renewed. Then the
+ * other one is there alone, and goes on: what the first one has is of the past, though its label is as new.
+ */
+Test(log, who_was_opened_last_is_newer_than_who_was_told_of_a_death)
+{
+    for (unsigned dies = 0; dies < 2; dies++) {
+        struct desk *d = desk_create(2);
+        cr_assert_eq(log_format(d, 3), CACHE_LOG_OK);
+        cr_assert_eq(put(d, 3, 0xff, 1), LOG_PUT);
+        cr_assert(commit(d));
+        d->least_generation = status_of(d).generation;
+        d->disks[dies]->fail_percent = 100;
+        for (unsigned i = 0; i < 4; i++)
+            cr_assert_eq(put(d, 3, 0xff, 2), LOG_PUT);
+        cr_assert(commit(d));
+        d->disks[dies]->fail_percent = 0;
+        cr_assert_eq(log_open(d, 1u << dies), CACHE_LOG_OK, "the claim speaks of no death");
+        cr_assert_eq(put(d, 3, 0xff, 5), LOG_PUT);
+        cr_assert(commit(d));
+        cr_assert_eq(log_open(d, 3), CACHE_LOG_OK);
+        cr_expect(reads(d, 3, 0xff, 5), "device %u", dies);
+        cr_assert_eq(put(d, 4, 0xff, 6), LOG_PUT);
+        cr_assert(commit(d));
+        cr_assert_eq(log_open(d, 3), CACHE_LOG_OK);
+        cr_expect(reads(d, 4, 0xff, 6));
+        desk_destroy(d);
+    }
+}
+
 /* Told in a label that is durable before the first commit that it missed is over. */
 Test(log, a_commit_that_a_device_missed_waits_for_the_label_without_it)
 {
