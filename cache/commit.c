@@ -386,6 +386,15 @@ static void gone_go_on(struct cache *c)
     commit_start(c);
 }
 
+static bool round_has_flush(const struct commit *m)
+{
+    const struct blk_req *req;
+    STAILQ_FOREACH(req, &m->round, link)
+    if (req->op == BLK_FLUSH)
+        return true;
+    return false;
+}
+
 bool commit_flushed(struct cache *c, struct blk_req *req, enum blk_status status)
 {
     struct commit *m = &c->commit;
@@ -399,7 +408,7 @@ bool commit_flushed(struct cache *c, struct blk_req *req, enum blk_status status
         return true;
     }
     m->exposed = true;
-    if (STAILQ_EMPTY(&m->round))
+    if (!round_has_flush(m))
         c->owed = status; /* F3 */
     commit_start(c);
     return true;

@@ -10,8 +10,8 @@
  * F1  A flush ends an epoch: what becomes dirty after it was asked for is of a later one, so it waits for nothing new.
  * F2  If data that it waits for cannot be destaged, it is answered with that error; the data stays, so the next flush
  *     is not answered before it is below either.
- * F3  If the volume fails a flush that nobody but a drain waited for, the next flush of an initiator is answered so: what
- *     the members forgot may be what it covers.
+ * F3  If the volume fails a flush that no initiator's flush waited for (but a drain, or changes, which are told of
+ *     themselves only), the next flush of an initiator is answered so: what the members forgot may be what it covers.
  * F4  A drain is a flush of our own, asked for again until it succeeds: when power fails, and at the end.
  */
 #include "cache/cache_impl.h"

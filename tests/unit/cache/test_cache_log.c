@@ -372,6 +372,22 @@ Test(cache_log, a_change_that_cannot_be_logged_for_other_bytes_names_none_of_its
     study_destroy(t);
 }
 
+/* It is told that the volume was not flushed; what else went below is covered by the flush that comes next. */
+Test(cache_log, a_flush_that_failed_for_a_change_is_owed_to_the_next_one)
+{
+    struct study *t = study_create(1, 256, false);
+    cr_assert_eq(put(t, 0, 65536, BLOCK, 1), BLK_OK);
+    cr_assert_eq(flush(t), BLK_OK);
+    cr_assert_eq(put(t, 0, 2 * LARGE, LARGE, 2), BLK_OK, "past the cache");
+    t->s->disk->fail_percent = 100;
+    t->s->disk->fail_ops = 1 << BLK_FLUSH;
+    cr_expect_eq(test_io(t->s->t, cache_dev(t->s->cache), BLK_DISCARD, 0, 65536, NULL, BLOCK), BLK_GONE);
+    t->s->disk->fail_percent = 0;
+    cr_expect_eq(flush(t), BLK_GONE, "the members may have forgotten it");
+    cr_expect_eq(flush(t), BLK_OK);
+    study_destroy(t);
+}
+
 Test(cache_log, a_drain_is_over_when_the_log_has_what_it_destaged)
 {
     struct study *t = study_create(1, 256, false);
@@ -592,6 +608,34 @@ Test(cache_log, a_volume_that_takes_nothing_at_the_end_leaves_what_was_flushed_i
     cr_expect(t->claimed);
     cr_expect(survives(t, 65536, BLOCK, 1));
     t->s->disk->fail_percent = 0;
+    study_destroy(t);
+}
+
+/* All is below when it is closed; then the log dies in a round that was under way, and the volume takes no flush either. */
+Test(cache_log, it_is_closed_though_log_and_volume_die_meanwhile)
+{
+    struct study *t = study_create(1, 1024, false);
+    struct waiting w = {.closed.run = closed_run};
+    for (unsigned seed = 1; seed <= 2; seed++) {
+        for (unsigned k = 0; k < 160; k++)
+            cr_assert_eq(put(t, 0, k * BLOCK, BLOCK, seed), BLK_OK);
+        if (seed == 1)
+            cr_assert_eq(flush(t), BLK_OK);
+        t->disks[0]->hold = true;
+    }
+    testloop_run_ready(t->s->t);
+    cache_dev(t->s->cache)->ops->close(cache_dev(t->s->cache), &w.closed);
+    pass(t);
+    cr_assert(has(t->s->disk->stable, 0, BLOCK, 2), "it is below");
+    cr_assert(!w.over, "a round is under way");
+    t->s->disk->fail_percent = t->disks[0]->fail_percent = 100;
+    trialdisk_release(t->disks[0]);
+    for (unsigned i = 0; i < 30 && !w.over; i++)
+        pass(t);
+    cr_assert(w.over);
+    t->s->cache = NULL;
+    t->s->disk->fail_percent = t->disks[0]->fail_percent = 0;
+    log_over(t);
     study_destroy(t);
 }
 
