@@ -340,11 +340,38 @@ static void check_journal(struct checker *c, const struct config_strings *journa
     }
 }
 
-static void check_journals(struct checker *c)
+/* Of the volume that stands first with this arena, its name. */
+static const char *arena_owner(const struct config *config, const char *path)
+{
+    for (unsigned i = 0; i < config->arrays.count; i++) {
+        const struct config_array *array = config_item(&config->arrays, struct config_array, i);
+        for (unsigned v = 0; v < array->volumes.count; v++) {
+            const struct config_volume *volume = config_item(&array->volumes, struct config_volume, v);
+            if (strcmp(volume->cache.arena.text, path) == 0)
+                return volume->name.text;
+        }
+    }
+    return NULL;
+}
+
+static void check_arena_files(struct checker *c, const struct config_array *array)
+{
+    for (unsigned v = 0; v < array->volumes.count; v++) {
+        const struct config_volume *volume = config_item(&array->volumes, struct config_volume, v);
+        const char *path = volume->cache.arena.text, *owner = arena_owner(c->config, path);
+        if (path[0] == '/' && owner != volume->name.text)
+            report(c, volume->cache.arena.line, "arena", "of volume \"%s\": \"%s\" is that of volume \"%s\"",
+                   volume->name.text, path, owner);
+    }
+}
+
+/* What the whole config may name once only. */
+static void check_once(struct checker *c)
 {
     for (unsigned i = 0; i < c->config->arrays.count; i++) {
         const struct config_array *array = config_item(&c->config->arrays, struct config_array, i);
         check_journal(c, &array->journal);
+        check_arena_files(c, array);
         for (unsigned v = 0; v < array->volumes.count; v++)
             check_journal(c, &config_item(&array->volumes, struct config_volume, v)->cache.journal);
     }
@@ -560,7 +587,7 @@ void config_check(const struct config *config, struct config_errors *errors)
         check_import(&c, config_item(&config->imports, struct config_import, i));
     check_unique(&c, &config->imports, sizeof(struct config_import), offsetof(struct config_import, name), "name");
     check_disks(&c);
-    check_journals(&c);
+    check_once(&c);
     c.arrays_sound = errors->count == 0;
     check_nbd(&c);
     check_iscsi(&c);

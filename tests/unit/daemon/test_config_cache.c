@@ -40,6 +40,8 @@ static void unload(struct loaded *l)
 #define BACK    "size = \"1 MiB\"; write = \"back\"; "
 #define SOURCE  "power = { source = \"sysfs\"; };"
 #define JOURNAL BACK "protection = \"journal\"; "
+#define FORCED  BACK "protection = \"forced\"; "
+#define AND_W   " }; }, { name = \"w\"; level = \"raid5\"; size = \"1 MiB\"; cache = { "
 #define BATTERY BACK "protection = \"battery\"; "
 
 Test(config_cache, what_does_not_go_together_is_told_with_its_line)
@@ -72,6 +74,10 @@ Test(config_cache, what_does_not_go_together_is_told_with_its_line)
         {BACK "protection = \"pmem\"; arena = \"memory\";", "", "arena: of volume \"v\": pmem needs a path"},
         {BACK "protection = \"pmem\";", "", "arena: of volume \"v\": pmem needs a path"},
         {"size = \"1 MiB\"; arena = \"/arena\";", "", "arena: of volume \"v\": it is for protection battery"},
+        {FORCED "arena = \"/one\";" AND_W FORCED "arena = \"/two\";", "", NULL},
+        {FORCED "arena = \"memory\";" AND_W FORCED "arena = \"memory\";", "", NULL},
+        {FORCED "arena = \"/one\";" AND_W FORCED "arena = \"/one\";", "",
+         "arena: of volume \"w\": \"/one\" is that of volume \"v\""},
         {JOURNAL "journal = [ \"/j0\" ];", "", NULL},
         {JOURNAL "journal = [ \"/j0\", \"/j1\" ];", "", NULL},
         {JOURNAL "journal = [ \"/j0\", \"/j1\", \"/j2\" ];", "",
