@@ -13,6 +13,27 @@
  * written one of them off, it may have gone on alone. Each line names a witness of that: one of those who ran on, under
  * the identity that it had then.
  *
+ * A label may also stand under a fork that nobody else knows: drawn for a start or a loss, it reached this member and was
+ * cut off, and those who went on without it did so from the line before, under a fork of their own.
+ *
+ *     F0 ----5-----8---- F1 since 9 ----12--->     those who ran on
+ *                   \
+ *                    \-- F2 since 9                torn: on one member, which was away when F1 was drawn
+ *
+ * Call d the first generation in which the two differ (here 9). F2 is no history of its own if some member M is live in
+ * both tables under one identity, and generation d of the others stood on all who were live (their label says so, in
+ * `committed`): then nothing was ever acted upon under F2. Proof. An identity that was written off never is live again,
+ * so M was live in both histories from where they part. Had F2 been acted upon, M would have had it on its disk, since
+ * that stands on all who are live first, or writes off whom it does not reach. And M had d of F1. One of the two came
+ * first; say F2. Who has M at a start, and goes on with a history that does not know F2, calls M apart
+ * (history_is_current) and writes it off with its first generation, with a choice or without one. So M did not come to
+ * F1 alive. Nor from F1 to F2, by the same words. Two halves that both served have no such M.
+ *
+ * It rests on d of F1 being on M. A generation of those who ran on may be torn itself, and name an M that never saw it;
+ * M may then have gone on with F2, and served. Without `committed` nothing is known, and both must be shown. That the
+ * label under F2 does not know d to be on all who were live there follows from the rest; it is asked for all the same,
+ * since it costs nothing. Whoever carries F2 is stale: it missed what the others wrote.
+ *
  * A history is bounded: its oldest lines are forgotten (history_make_room). A label from before the first one that is
  * remembered is told by a witness, a member that is live both in its table and in the winner's. A member gets an identity
  * of its own whenever it joins, so the witness has been live all the time between. What was acted upon under the old
@@ -89,6 +110,46 @@ static bool is_torn_beyond(const struct sb_array *whole, const struct sb_fork *n
            (history_committed(old) < next->generation && (saw_witness(old, next) || share_a_live_member(old, whole)));
 }
 
+/* The line of `whole` with this identity, settled or not; NULL: none. */
+static const struct sb_fork *line_of(const struct sb_array *whole, const struct uuid *id)
+{
+    for (unsigned line = 0; line < whole->forks_count; line++)
+        if (uuid_equal(&whole->forks[line].id, id))
+            return &whole->forks[line];
+    return NULL;
+}
+
+/*
+ * `old` stands under forks that `whole` does not know: the first generation in which they differ. 0: its present fork is
+ * known, or it is not known whence it came.
+ */
+static uint64_t parted_at(const struct sb_array *whole, const struct sb_array *old)
+{
+    uint64_t unknown_since = 0;
+    for (unsigned i = old->forks_count; i-- > 0;) {
+        if (old->forks[i].settled)
+            continue;
+        const struct sb_fork *known = line_of(whole, &old->forks[i].id);
+        if (known == NULL) {
+            unknown_since = old->forks[i].generation;
+            continue;
+        }
+        if (known->settled)
+            return 0;
+        const struct sb_fork *next = own_line(whole, (unsigned)(known - whole->forks) + 1);
+        return next == NULL ? unknown_since : MIN(unknown_since, next->generation);
+    }
+    return 0;
+}
+
+/* Was nothing ever acted upon under the forks of `old` that `whole` does not know? The proof is above. */
+static bool never_ran(const struct sb_array *whole, const struct sb_array *old)
+{
+    uint64_t parted = parted_at(whole, old);
+    return parted != 0 && history_committed(old) < parted && whole->committed >= parted &&
+           share_a_live_member(old, whole);
+}
+
 /* Is `old`, which stands under the fork of this line, part of `whole`? */
 static bool line_contains(const struct sb_array *whole, unsigned line, const struct sb_array *old)
 {
@@ -119,7 +180,7 @@ bool history_forgot(const struct sb_array *whole, const struct sb_array *old)
 bool history_contains(const struct sb_array *whole, const struct sb_array *old)
 {
     return lines_contain(whole, false, old) || lines_contain(whole, true, old) ||
-           (history_forgot(whole, old) && share_a_live_member(old, whole));
+           (history_forgot(whole, old) && share_a_live_member(old, whole)) || never_ran(whole, old);
 }
 
 /*

@@ -94,6 +94,10 @@ plant stale-member-accepted 2000 \
 plant new-fork-not-drawn 5000 \
     raid/array_members.c 's/fork_wanted = true/fork_wanted = false/' \
     raid/array.c 's/fork_wanted = true/fork_wanted = false/'
+plant fork-of-one-believed-torn 2000:split \
+    raid/assembly_history.c '/^static bool never_ran/,/^}/{s/history_committed(old) < parted && //; s/whole->committed >= parted &&$/whole->committed >= parted;/; s/^ *share_a_live_member(old, whole);$//}'
+plant torn-fork-known-to-one-believed 2000:split \
+    raid/assembly_history.c '/^static bool never_ran/,/^}/s/ whole->committed >= parted &&$//'
 plant rebuilding-member-read 500 \
     raid/row_band.c '/^uint64_t row_readable/,/^}/s/member_readable/member_writable/' \
     raid/row.c 's/if (member_readable(/if (member_writable(/' \

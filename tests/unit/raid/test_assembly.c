@@ -222,6 +222,98 @@ Test(assembly, but_not_if_it_wrote_off_those_who_ran_on)
     expect(ASSEMBLY_SPLIT, false, "a -");
 }
 
+/* --- a fork that reached one member --- */
+
+/* Disk a began to start without e, and was cut off; b to f started without a, and ran on. */
+static struct sb_array torn, ran;
+
+static void show_both(void)
+{
+    scene_clear();
+    add_disk(&torn, 0, "a", NULL);
+    for (unsigned slot = 1; slot < 6; slot++)
+        add_disk(&ran, slot, (const char *[]){"a", "b", "c", "d", "e", "f"}[slot], NULL);
+}
+
+static void a_fork_on_one(void)
+{
+    struct sb_array base = simple(6, RAID_6);
+    base.members[0].state = SB_REBUILDING;
+    torn = run_without(&base, 4, SB_ABSENT, 1);
+    torn.committed = base.generation;
+    ran = run_without(&base, 0, SB_ABSENT, 2);
+    ran = later(&ran, 1);
+    ran.committed = base.generation + 1;
+    show_both();
+}
+
+static void expect_apart(void)
+{
+    show_both();
+    cr_assert_eq(assembly_decide(scene.disks, scene.count, &scene.options, &result, 1), 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_SPLIT, "%s", result.reason);
+}
+
+Test(assembly, a_fork_that_reached_one_and_was_not_acted_upon_is_harmless)
+{
+    a_fork_on_one();
+    expect(ASSEMBLY_DEGRADED, true, "- b c d e f");
+    expect_reason("array tank is degraded; slot 0 (disk0) was given up; disk a is stale: the array ran on without it");
+    torn = run_without(&torn, 5, SB_ABSENT, 3); /* and so is another one behind it */
+    show_both();
+    expect(ASSEMBLY_DEGRADED, true, "- b c d e f");
+}
+
+Test(assembly, whoever_carries_a_fork_that_nobody_ran_under_is_stale)
+{
+    a_fork_on_one();
+    ran.members[0].state = SB_ACTIVE; /* whatever the others say */
+    show_both();
+    expect(ASSEMBLY_DEGRADED, true, "- b c d e f");
+    cr_expect(result.stale_of_disk[0]);
+}
+
+Test(assembly, but_not_if_all_who_were_live_had_it)
+{
+    a_fork_on_one();
+    torn.committed = torn.generation;
+    expect_apart();
+}
+
+Test(assembly, but_not_if_nobody_who_was_live_there_ran_on)
+{
+    a_fork_on_one();
+    for (unsigned slot = 1; slot < 6; slot++)
+        torn.members[slot].state = SB_ABSENT;
+    expect_apart();
+}
+
+Test(assembly, but_not_if_those_who_ran_on_may_be_torn_themselves)
+{
+    a_fork_on_one();
+    ran.committed--; /* nobody knows that more than one of them had it: others may have run under the fork */
+    expect_apart();
+    ran.committed = 0;
+    expect_apart();
+}
+
+/* Of a mirror of three, c got the others' fork and nobody else did; then a and b ran under theirs. */
+Test(assembly, two_starts_one_of_them_torn_are_both_shown_while_it_is_not_known_which)
+{
+    struct sb_array base = simple(3, RAID_1), served = run_without(&base, 2, SB_ABSENT, 1),
+                    cut = run_without(&base, 0, SB_ABSENT, 2);
+    served.committed = cut.committed = base.generation;
+    add_disk(&served, 0, "a", NULL);
+    add_disk(&cut, 2, "c", NULL);
+    cr_assert_eq(assembly_decide(scene.disks, 2, &scene.options, &result, 1), 1);
+    cr_expect_eq(result.verdict, ASSEMBLY_SPLIT, "%s", result.reason);
+    served.generation++; /* a and b both had their first one: then c served nobody */
+    served.committed++;
+    scene.labels[0] = label_of(&served, 0);
+    add_disk(&served, 1, "b", NULL);
+    expect(ASSEMBLY_DEGRADED, true, "a b -");
+}
+
 /* --- split brain --- */
 
 /* Both halves of a mirror ran alone: a further than b. */
