@@ -219,7 +219,7 @@ static void start_all(struct appliance *a, struct live_array *live, const struct
         const char *name = description->volumes[i].name;
         char reference[2 * SB_NAME_SIZE];
         text_format(reference, sizeof reference, "%s/%s", live->name, name);
-        if (live_volume_find(a, reference, &home) != NULL)
+        if (!sb_volume_is_new_side(&description->volumes[i]) && live_volume_find(a, reference, &home) != NULL)
             start_one(a, live, description, i, array, config_volume_named(array, name));
     }
     free(description);

@@ -30,6 +30,8 @@ static void run_info(struct sync_call *call)
     c->power = c->live->power;
     c->description = *array_description(c->live->array);
     for (unsigned i = 0; i < c->description.volumes_count; i++) {
+        if (sb_volume_is_new_side(&c->description.volumes[i])) /* shown with the old one */
+            continue;
         struct blkdev *dev = array_volume(c->live->array, c->description.volumes[i].name);
         c->volume_there[i] = dev != NULL;
         if (dev != NULL)

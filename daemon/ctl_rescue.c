@@ -124,6 +124,26 @@ static const char *add_disk(struct search *search, const char *name, char *why, 
 
 /* --- arrays --- */
 
+/* Is it one of both sides of a relayout? */
+static bool is_moving(const struct sb_array *array, const struct sb_volume *volume)
+{
+    for (unsigned i = 0; i < array->volumes_count; i++)
+        if (uuid_equal(&array->volumes[i].relayout.from, &volume->uuid))
+            return true;
+    return sb_volume_is_new_side(volume);
+}
+
+static bool print_volume(const struct sb_array *array, const struct sb_volume *volume, const char *const *paths,
+                         unsigned *number, FILE *out)
+{
+    if (!is_moving(array, volume))
+        return rescue_print_volume(array, volume, paths, (*number)++, out);
+    if (!sb_volume_is_new_side(volume))
+        rescue_comment(out, "volume %s goes from one shape to another: only Corbel reads it until that is over",
+                       volume->name);
+    return false;
+}
+
 static bool print_array(const struct search *search, const struct assembly *found, unsigned *number, FILE *out)
 {
     const struct sb_array *array = &found->array;
@@ -147,7 +167,7 @@ static bool print_array(const struct search *search, const struct assembly *foun
     }
     bool good = true;
     for (unsigned i = 0; i < array->volumes_count; i++)
-        good = rescue_print_volume(array, &array->volumes[i], paths, (*number)++, out) && good;
+        good = print_volume(array, &array->volumes[i], paths, number, out) && good;
     return good;
 }
 

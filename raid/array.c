@@ -25,6 +25,8 @@
 
 #include "core/log.h"
 #include "raid/array_impl.h"
+#include "raid/relayout.h"
+#include "raid/relayout_job.h"
 
 static const struct sm_state array_states[] = {
     [ARRAY_OPENING] = {"opening", SM_TO(ARRAY_RUNNING) | SM_TO(ARRAY_CLOSING)},
@@ -146,6 +148,7 @@ static void array_free(struct array *array)
         journal_destroy(array->journal);
     rebuild_fini(array);
     commit_fini(array);
+    relayout_free(array->relayout);
     free(array);
 }
 
@@ -264,14 +267,19 @@ int array_open_volume(struct array *array, unsigned index, char *why, size_t why
                                      .size = volume->size,
                                      .logical_block = volume->logical_block,
                                      .map = av->map != NULL ? map_store_map(av->map) : NULL,
-                                     .uuid = volume->uuid,
+                                     .uuid = *sb_volume_key(volume),
                                      .consistency = volume->consistency,
                                      .bad = &array->description.bad,
                                      .owner = &array->owner,
                                      .latency = &array->latency};
     av->volume = volume_open(array->loop, &options);
-    if (av->volume != NULL)
+    if (av->volume != NULL && !array_volume_is_new_side(volume))
+        av->front = front_create(array->loop, volume->name, av->volume);
+    if (av->volume != NULL && (av->front != NULL || array_volume_is_new_side(volume)))
         return 0;
+    if (av->volume != NULL)
+        volume_undo(av->volume);
+    av->volume = NULL;
     text_format(why, why_len, "no memory to open volume %s", volume->name);
     return -ENOMEM;
 }
@@ -324,6 +332,8 @@ static void open_over(struct task *task)
     call_over(array->loop, call, 0);
     activity_rest(array);
     scrub_opened(array);
+    if (array->relayout != NULL)
+        relayout_begun(array);
     jobs_kick(array);
 }
 
@@ -373,17 +383,20 @@ static void open_volumes(struct array *array)
     array->replay_wanted = array_must_replay(array);
     if (!array->replay_wanted)
         array_epoch_begin(array);
+    call->error = array_open_journal(array, call->message, sizeof call->message);
+    for (unsigned i = 0; i < a->volumes_count && call->error == 0; i++) {
+        a->volumes[i].unmapped = false;
+        call->error = array_open_volume(array, i, call->message, sizeof call->message);
+    }
+    if (call->error == 0)
+        call->error = relayout_open(array, call->message, sizeof call->message);
+    relayout_maps_loaded(array); /* before anybody looks at them */
     uint64_t suspect = array_maps_count(array, REGION_BIT(REGION_SUSPECT));
     if (suspect > 0 || !a->clean)
         log_warn("array %s was not stopped cleanly: redundancy of %llu rows is resynchronised", a->name,
                  (unsigned long long)suspect);
     a->clean = a->clean && suspect == 0;
     activity_init(array, a->clean);
-    call->error = array_open_journal(array, call->message, sizeof call->message);
-    for (unsigned i = 0; i < a->volumes_count && call->error == 0; i++) {
-        a->volumes[i].unmapped = false;
-        call->error = array_open_volume(array, i, call->message, sizeof call->message);
-    }
     if (call->error != 0)
         open_failed(array);
     else
@@ -428,6 +441,7 @@ void array_open_description(struct loop *loop, const struct sb_array *descriptio
     }
     array->loop = loop;
     array->description = *description;
+    array->slots_room = MIN(description->members_count + ARRAY_SLOTS_MORE, (unsigned)RAID_MEMBERS_MAX);
     if (!commit_init(array, places)) {
         array_free(array);
         CALL_END(loop, call, -ENOMEM, "no memory to open array %s", description->name);
@@ -522,13 +536,27 @@ static void close_ended(struct array *array)
 static void volume_closed(struct task *task)
 {
     struct array *array = container_of(task, struct array, closed);
-    array->volumes[array->next_volume].volume = NULL;
+    if (array->volumes[array->next_volume].front != NULL)
+        array->volumes[array->next_volume].front = NULL;
+    else
+        array->volumes[array->next_volume].volume = NULL;
+    array->volume_closing = false;
+    array_step(array);
+}
+
+static void relayout_closed(struct task *task)
+{
+    struct array *array = container_of(task, struct array, closed);
     array->volume_closing = false;
     array_step(array);
 }
 
 static void close_volumes(struct array *array)
 {
+    array->closed = (struct task){.run = relayout_closed};
+    array->volume_closing = relayout_close(array, &array->closed);
+    if (array->volume_closing)
+        return;
     while (array->next_volume < array->description.volumes_count && array->volumes[array->next_volume].volume == NULL)
         array->next_volume++;
     if (array->next_volume == array->description.volumes_count) {
@@ -537,14 +565,15 @@ static void close_volumes(struct array *array)
     }
     array->volume_closing = true;
     array->closed = (struct task){.run = volume_closed};
-    blk_close(volume_dev(array->volumes[array->next_volume].volume), &array->closed);
+    struct array_volume *v = &array->volumes[array->next_volume];
+    blk_close(v->front != NULL ? front_dev(v->front) : volume_dev(v->volume), &array->closed);
 }
 
 static void close_look(struct array *array)
 {
     bool busy = array->calls > 0 || array->commit.writing > 0 || array->activity.flush.pending > 0 ||
                 array->losses.probe.pending > 0 || !jobs_stopped(array) || !rebuild_still(array) ||
-                !replace_is_over(array) || array->volume_closing || !array_journal_idle(array) ||
+                !relayout_still(array) || !replace_is_over(array) || array->volume_closing || !array_journal_idle(array) ||
                 (array->frozen && !array_maps_idle(array));
     if (!busy && (array->frozen || close_save(array)))
         close_volumes(array);
@@ -595,7 +624,7 @@ unsigned array_volume_index(const struct array *array, const char *name)
 struct blkdev *array_volume(struct array *array, const char *name)
 {
     unsigned i = array_volume_index(array, name);
-    return i < array->description.volumes_count ? volume_dev(array->volumes[i].volume) : NULL;
+    return i < array->description.volumes_count ? front_dev(array->volumes[i].front) : NULL;
 }
 
 const struct sb_array *array_description(const struct array *array)

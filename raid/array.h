@@ -26,7 +26,7 @@ struct array_disk {
 
 struct array_volume_spec {
     char name[SB_NAME_SIZE];
-    struct layout_spec layout; /* members is filled in by the array; chunk 0: default 64 KiB (RAID 3: 4 KiB) */
+    struct layout_spec layout; /* members 0: all of the array, else the first so many; chunk 0: default 64 KiB (RAID 3: 4 KiB) */
     unsigned slot;             /* jbod */
     uint64_t size;             /* bytes; 0: all that is left */
     bool consistency_given;    /* else the default of its level */

@@ -16,7 +16,8 @@
  *     the same, since it stands on all members that are live now.
  * C5  A member's labels take turns in its two slots, whatever the generation: none is written over the newest one. So
  *     what a member is once known to have (sb_array.committed) it keeps, however many generations are cut short.
- * C7  A disk that takes the place of one in service (array_replace.c) gets the first label with its identity before all
+ * C7  A disk that takes the place of one in service (array_replace.c), or a new slot behind the others (array_online.c),
+ *     gets the first label with its identity before all
  *     others get theirs: there is no moment in which they name a disk that does not know of it.
  * C6  After a freeze nothing begins, and all waits are over as soon as no label is in flight.
  */
@@ -29,13 +30,13 @@
 /* Room for one label of the greatest length, or for short ones of all members side by side. */
 static uint32_t pages_wanted(const struct array *array)
 {
-    return SB_SLOT_BYTES / PAGE_BYTES + 1 + 4 * array->description.members_count;
+    return SB_SLOT_BYTES / PAGE_BYTES + 1 + 4 * array->slots_room;
 }
 
 bool commit_init(struct array *array, const unsigned *places)
 {
     TAILQ_INIT(&array->commit.waits);
-    array->commit.parts = calloc(array->description.members_count, sizeof *array->commit.parts);
+    array->commit.parts = calloc(array->slots_room, sizeof *array->commit.parts);
     array->commit.pages = page_pool_create(pages_wanted(array));
     for (unsigned slot = 0; array->commit.parts != NULL && slot < array->description.members_count; slot++)
         array->commit.parts[slot].label.place = places[slot];
@@ -92,7 +93,7 @@ static void label_written(struct label_op *op)
     unsigned slot = part->label.slot;
     if (op->status != BLK_OK && online_joining(array, slot) == op->dev)
         online_label_failed(array, op->status);
-    else if (array->commit.others_wait)
+    else if (array->commit.others_wait && !online_joins_first(array, slot))
         replace_labelled(array, op->status);
     else if (op->status != BLK_OK && member_writable(&array->members[slot]))
         array_member_lose(array, &array->members[slot], op->status); /* C4 */
@@ -176,11 +177,12 @@ void commit_kick(struct array *array)
     if (commit->fork_wanted)
         fork_begin(array);
     unsigned first = 0;
-    while (first < array->description.members_count && !replace_joins_first(array, first))
+    while (first < array->description.members_count && !replace_joins_first(array, first) &&
+           !online_joins_first(array, first))
         first++;
     commit->others_wait = first < array->description.members_count; /* C7 */
     if (commit->others_wait)
-        label_start(array, first, replace_joining(array, first));
+        label_start(array, first, label_goes_to(array, first));
     else
         labels_to_others(array, 0);
 }

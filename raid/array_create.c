@@ -291,7 +291,7 @@ static uint64_t map_taken_from(const struct sb_array *a, const struct sb_volume 
 }
 
 /* First fit in the map area. False: no room. */
-static bool map_place(const struct sb_array *a, struct sb_volume *volume, uint64_t blocks)
+bool array_map_place(const struct sb_array *a, struct sb_volume *volume, uint64_t blocks)
 {
     uint64_t block = 0, taken;
     while (blocks > 0 && (taken = map_taken_from(a, volume, block, blocks)) > 0)
@@ -406,7 +406,8 @@ static const char *check_volume_spec(const struct sb_array *a, const struct arra
         return SAY(why, why_len, "volume %s is to lie in slot %u, but array %s has slots 0 to %u", spec->name,
                    spec->slot, a->name, a->members_count - 1);
     *complete = spec->layout;
-    complete->members = jbod ? 1 : a->members_count;
+    bool all = spec->layout.members == 0 || spec->layout.members > a->members_count;
+    complete->members = jbod ? 1 : all ? a->members_count : spec->layout.members;
     complete->chunk = chunk_of(&spec->layout);
     uint64_t extent[RAID_MEMBERS_MAX];
     for (unsigned i = 0; i < RAID_MEMBERS_MAX; i++)
@@ -445,7 +446,7 @@ static const char *describe_volume(struct loop *loop, struct sb_array *a, const 
     if (wrong != NULL)
         return wrong;
     volume.uuid = uuid_generate(loop);
-    if (!map_place(a, &volume, superblock_map_blocks_of(&layout)))
+    if (!array_map_place(a, &volume, superblock_map_blocks_of(&layout)))
         return SAY(why, why_len,
                    "volume %s has %llu rows, more than the array's region map has room for: take a larger chunk",
                    volume.name, (unsigned long long)layout.rows);
@@ -737,6 +738,8 @@ void array_add_volume(struct array *array, const struct array_volume_spec *spec,
         refusal = "is replacing a disk";
     if (refusal == NULL && array->resize != NULL)
         refusal = "is giving a volume another size";
+    if (refusal == NULL && array->relayout != NULL)
+        refusal = "is moving a volume";
     if (refusal != NULL) {
         ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: volume %s was not added", array->description.name, refusal,
                        spec->name);

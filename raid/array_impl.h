@@ -11,11 +11,14 @@
  *   array_resize.c    another size for a volume
  *   array_lost.c      which bytes of volumes are lost
  *   array_replace.c   another disk for a member in service
+ *   front.c           what is served of a volume
+ *   relayout_start.c, relayout_job.c, relayout_move.c, relayout_log.c, relayout_end.c: another shape for a volume
  *   map_store.c       the region maps on the members
  *   array_journal.c   the journal's part of opening, and its calls
  *   journal_store.c, journal_replay.c, journal_io.c, journal_device.c
  *   jobs.c            which job runs, and its rows; the kinds are resync.c, rebuild.c, scrub.c,
- *                     replace.c, init.c
+ *                     replace.c, init.c,
+ *                     relayout_job.c
  *
  * The description (array->description) is what the next commit writes. Whoever changes it calls array_commit() in the
  * same breath, and acts upon the change only when its wait is over. Its `generation` is the last one begun;
@@ -31,6 +34,7 @@
 #include "core/sm.h"
 #include "raid/array.h"
 #include "raid/array_replace.h"
+#include "raid/front.h"
 #include "raid/jobs.h"
 #include "raid/journal_device.h"
 #include "raid/journal_store.h"
@@ -149,11 +153,14 @@ struct array_scrub {
 struct array_volume {
     struct layout layout;
     struct volume *volume;
+    struct front *front;   /* what is served; NULL: of a relayout's new side */
     struct map_store *map; /* NULL without redundancy */
     bool published;        /* on disk: array_volume() finds it */
     struct job jobs[JOB_KINDS];
     struct array_scrub scrub;
 };
+
+enum { ARRAY_SLOTS_MORE = 4 }; /* disks that may be added before the array is opened anew */
 
 enum array_state { ARRAY_OPENING, ARRAY_RUNNING, ARRAY_CLOSING };
 
@@ -162,6 +169,7 @@ struct array {
     struct sm state; /* enum array_state */
     bool frozen;
     struct sb_array description;
+    unsigned slots_room; /* slots that there is memory for: disks may be added up to there */
     struct peers peers; /* the live members' disks, as far as they have patience */
     struct member members[RAID_MEMBERS_MAX], *member_table[RAID_MEMBERS_MAX];
     struct array_volume volumes[SB_VOLUMES_MAX]; /* as description.volumes */
@@ -178,6 +186,7 @@ struct array {
     struct journal *journal;                         /* NULL: no volume has one */
     struct journal_device journals[SB_JOURNALS_MAX]; /* as description.journals */
     struct array_online *online;                     /* the disk that is being brought in, or NULL */
+    struct array_relayout *relayout;                 /* a volume goes from one shape to another; or NULL */
     struct array_resize *resize;                     /* a volume is becoming longer or shorter: no job begins; or NULL */
     struct array_call *call;                         /* of open or close */
     unsigned calls;                                  /* of others, not over */
@@ -249,6 +258,9 @@ bool array_journal_idle(const struct array *array);
 /* --- array_create.c --- */
 uint64_t array_extents(const struct sb_array *a, const struct sb_volume *volume, uint64_t *extent);
 uint64_t array_free_extent(const struct sb_array *a);
+/* A place for `blocks` blocks of region map: first fit, not where a volume of `a` but `volume` itself has its own. False:
+ * no room. */
+bool array_map_place(const struct sb_array *a, struct sb_volume *volume, uint64_t blocks);
 /* Bytes that a disk must have to take `slot`. */
 uint64_t array_slot_bytes(const struct sb_array *a, unsigned slot);
 
@@ -314,6 +326,8 @@ int array_label_fits(const struct array *array, const struct array_disk *disk, c
 void online_label_failed(struct array *array, enum blk_status status);
 /* The disk that joins at `slot`, or NULL. */
 struct blkdev *online_joining(const struct array *array, unsigned slot);
+/* It is in no slot that others know of: it gets its label before them, or there would be a slot without a disk. */
+bool online_joins_first(const struct array *array, unsigned slot);
 
 static inline uint64_t slot_bit(unsigned slot)
 {

@@ -24,6 +24,7 @@
 
 #include "core/log.h"
 #include "raid/array_impl.h"
+#include "raid/relayout_job.h"
 
 #define SETTLE_NS 500000000ull  /* how long a loss waits for others */
 #define BURST_NS  1000000000ull /* losses this close to each other are one */
@@ -61,12 +62,24 @@ static bool is_last(const struct array *array, unsigned slot)
     return array_live_slots(array) == slot_bit(slot);
 }
 
-bool array_survives(const struct array *array, unsigned volume, uint64_t lost)
+static bool layout_bears(const struct array *array, unsigned volume, uint64_t lost)
 {
     const struct sb_volume *v = &array->description.volumes[volume];
     if (v->spec.level == RAID_JBOD)
         lost = lost >> v->slot & 1;
     return layout_survives(&array->volumes[volume].layout, lost);
+}
+
+/* Both sides of a relayout are one volume, as far as they hold something of it. */
+bool array_survives(const struct array *array, unsigned volume, uint64_t lost)
+{
+    unsigned sides[2];
+    bool all = true;
+    if (!relayout_sides(array, volume, sides))
+        return layout_bears(array, volume, lost);
+    for (unsigned i = 0; i < 2; i++)
+        all = all && (sides[i] == SB_VOLUMES_MAX || layout_bears(array, sides[i], lost));
+    return all;
 }
 
 static unsigned volumes_alive(const struct array *array, uint64_t lost)
@@ -104,6 +117,7 @@ static void members_changed(struct task *task)
         if (array->volumes[i].map != NULL)
             map_store_stir(array->volumes[i].map);
     jobs_members_changed(array);
+    relayout_members_changed(array);
     array_step(array);
 }
 
@@ -116,6 +130,7 @@ void array_members_changed(struct array *array)
     for (unsigned i = 0; i < array->description.volumes_count; i++)
         if (array->volumes[i].volume != NULL)
             volume_recount(array->volumes[i].volume);
+    relayout_recount(array);
     if (!array->members_changed.queued)
         loop_defer(array->loop, &array->members_changed);
 }
@@ -176,6 +191,7 @@ void array_stop_writing(struct array *array)
     commit_frozen(array);
     activity_frozen(array);
     losses_committed(array);
+    relayout_frozen(array);
 }
 
 static void freeze(struct array *array, unsigned slot)

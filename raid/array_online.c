@@ -22,6 +22,9 @@
 #include "core/log.h"
 #include "raid/array_impl.h"
 #include "raid/assembly_history.h"
+#include "raid/relayout.h"
+
+#define ADDED_LOOK_NS 1000000ull
 
 struct array_online {
     struct array *array;
@@ -31,6 +34,8 @@ struct array_online {
     struct sb_member before; /* to go back to */
     bool joining;            /* its label is part of the generations */
     bool catch_up;
+    bool adds;         /* the slot is a new one, behind the others */
+    struct timer look; /* until it is in service */
     enum blk_status joined;
     struct sb_label label;
     struct label_op op;
@@ -64,6 +69,11 @@ struct blkdev *online_joining(const struct array *array, unsigned slot)
 {
     const struct array_online *online = array->online;
     return online != NULL && online->joining && online->slot == slot ? online->disk.dev : NULL;
+}
+
+bool online_joins_first(const struct array *array, unsigned slot)
+{
+    return online_joining(array, slot) != NULL && array->online->adds;
 }
 
 void online_label_failed(struct array *array, enum blk_status status)
@@ -167,6 +177,7 @@ static void online_take_back(struct array_online *online)
 {
     struct array *array = online->array;
     array->description.members[online->slot] = online->before;
+    array->description.members_count -= online->adds;
     online->joining = false;
     online->wait.task.run = online_taken_back;
     array_commit(array, &online->wait);
@@ -199,7 +210,27 @@ static void online_committed(struct task *task)
     log_notice("array %s: disk %s is in slot %u and is being %s", array->description.name, disk_text(online),
                online->slot, online->catch_up ? "caught up with what it missed" : "rebuilt");
     array_members_changed(array);
-    online_end(online, 0);
+    online->joining = false;
+    if (online->adds)
+        timer_start(array->loop, &online->look, 0);
+    else
+        online_end(online, 0);
+}
+
+/* A disk that was added: no volume lies on it, so it is in service as soon as it has the region maps. */
+static void added_look(struct timer *timer)
+{
+    struct array_online *online = container_of(timer, struct array_online, look);
+    const struct member *member = &online->array->members[online->slot];
+    if (array_refusal(online->array) != NULL)
+        ONLINE_END(online, -EBUSY, "array %s %s: disk %s is part of it, and is in service after the next start",
+                   online->array->description.name, array_refusal(online->array), disk_text(online));
+    else if (member_readable(member))
+        online_end(online, 0);
+    else if (member_writable(member))
+        timer_start(online->array->loop, timer, ADDED_LOOK_NS);
+    else
+        ONLINE_END(online, -EIO, "disk %s failed as soon as it was part of the array", disk_text(online));
 }
 
 /* NULL: it may be caught up; or why all of it is rebuilt. */
@@ -218,6 +249,26 @@ static const char *doubt(const struct array_online *online)
     return NULL;
 }
 
+/* It holds what the others have room for. */
+static bool added_fits(struct array_online *online)
+{
+    const struct sb_array *a = &online->array->description;
+    uint64_t size = round_down(online->disk.dev->info.size, MIB), need = a->data_start + a->data_bytes;
+    uint64_t least = superblock_journal_least(a->members_count + 1);
+    if (superblock_tail(size) < need) {
+        ONLINE_END(online, -ENOSPC,
+                   "disk %s has %llu bytes: the disks of array %s have room for %llu, take a larger one",
+                   disk_text(online), (unsigned long long)online->disk.dev->info.size, a->name,
+                   (unsigned long long)(need + SB_TAIL_BYTES));
+        return false;
+    }
+    if (a->journals_count == 0 || a->journals[0].bytes >= least)
+        return true;
+    ONLINE_END(online, -ENOSPC, "the journal device of array %s is too small for %u disks", a->name,
+               a->members_count + 1);
+    return false;
+}
+
 static void online_label_read(struct label_op *op)
 {
     struct array_online *online = container_of(op, struct array_online, op);
@@ -225,7 +276,10 @@ static void online_label_read(struct label_op *op)
     if (refuse_label(online))
         return;
     struct sb_member *member = &array->description.members[online->slot];
-    bool span_of_own_size = array_slot_bytes(&array->description, online->slot) == member->size;
+    if (online->adds && !added_fits(online))
+        return;
+    array->description.members_count += online->adds;
+    bool span_of_own_size = !online->adds && array_slot_bytes(&array->description, online->slot) == member->size;
     const char *why = doubt(online);
     online->catch_up = why == NULL;
     if (why != NULL)
@@ -279,6 +333,29 @@ static void online_look(struct task *task)
 
 /* --- the call --- */
 
+static struct array_online *online_create(struct array *array, unsigned slot, const struct array_disk *disk,
+                                          struct array_call *call)
+{
+    struct array_online *online = calloc(1, sizeof *online);
+    if (online == NULL) {
+        ARRAY_CALL_END(array, call, -ENOMEM, "no memory to take disk %s in", disk->identity);
+        return NULL;
+    }
+    *online = (struct array_online){.array = array, .call = call, .slot = slot, .disk = *disk};
+    online->task.run = online_settle;
+    online->settled.task = &online->task;
+    online->look.fire = added_look;
+    return online;
+}
+
+static void online_begin(struct array_online *online)
+{
+    struct array *array = online->array;
+    array->online = online;
+    if (losses_wait(array, &online->task))
+        loop_defer(array->loop, &online->task);
+}
+
 static bool online_refused(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call)
 {
     const char *refusal = array_refusal(array);
@@ -311,17 +388,44 @@ void array_online_member(struct array *array, unsigned slot, const struct array_
     array->calls++;
     if (online_refused(array, slot, disk, call))
         return;
-    struct array_online *online = calloc(1, sizeof *online);
-    if (online == NULL) {
-        ARRAY_CALL_END(array, call, -ENOMEM, "no memory to take disk %s in", disk->identity);
+    struct array_online *online = online_create(array, slot, disk, call);
+    if (online != NULL)
+        online_begin(online);
+}
+
+static const char *why_no_more_slots(const struct array *array)
+{
+    const char *refusal = array_refusal(array);
+    if (refusal == NULL && array->online != NULL)
+        refusal = "is taking in another disk";
+    if (refusal == NULL && !replace_is_over(array))
+        refusal = "is replacing a disk";
+    if (refusal == NULL && array->description.members_count == RAID_MEMBERS_MAX)
+        refusal = "has as many disks as an array can have";
+    if (refusal == NULL && array->description.members_count == array->slots_room)
+        refusal = "was given so many disks since it was started that it has to be started again first";
+    return refusal;
+}
+
+void array_add_member(struct array *array, const struct array_disk *disk, struct array_call *call)
+{
+    ASSERT(disk->dev != NULL && disk->dev->loop == array->loop);
+    array->calls++;
+    unsigned slot = array->description.members_count;
+    const char *refusal = why_no_more_slots(array);
+    if (refusal != NULL) {
+        ARRAY_CALL_END(array, call, -EBUSY, "array %s %s: disk %s was not added", array->description.name, refusal,
+                       disk->identity);
         return;
     }
-    *online = (struct array_online){.array = array, .call = call, .slot = slot, .disk = *disk};
-    online->task.run = online_settle;
-    online->settled.task = &online->task;
-    array->online = online;
-    if (losses_wait(array, &online->task))
-        loop_defer(array->loop, &online->task);
+    struct array_online *online = online_create(array, slot, disk, call);
+    if (online == NULL)
+        return;
+    online->adds = true;
+    array->member_table[slot] = &array->members[slot];
+    member_init(&array->members[slot], slot, NULL, array->description.data_start, MEMBER_ABSENT);
+    array->description.members[slot] = (struct sb_member){0};
+    online_begin(online);
 }
 
 /* --- what a slot needs --- */

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "raid/array_impl.h"
+#include "raid/relayout_job.h"
 
 struct policy {
     struct array *array;
@@ -43,7 +44,8 @@ static bool policy_refused(struct array *array, unsigned volume, struct array_ca
 {
     if (call_refused(array, volume, call))
         return true;
-    if (array_is_redundant(array, volume))
+    unsigned sides[2];
+    if (array_is_redundant(array, volume) || relayout_sides(array, volume, sides))
         return false;
     ARRAY_CALL_END(array, call, -EINVAL, "volume %s has no redundancy, so there is no work on it in the background",
                    array->description.volumes[volume].name);

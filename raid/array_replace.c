@@ -392,6 +392,8 @@ static const char *array_is_busy(const struct array *array)
         refusal = "is replacing a disk already";
     if (refusal == NULL && array->resize != NULL)
         refusal = "is giving a volume another size";
+    if (refusal == NULL && array->relayout != NULL)
+        refusal = "is moving a volume";
     return refusal;
 }
 

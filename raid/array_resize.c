@@ -197,6 +197,8 @@ static const char *not_now(const struct array *array, unsigned volume, char *why
         refusal = "is giving a volume another size";
     if (refusal == NULL && (!replace_is_over(array) || array->online != NULL))
         refusal = "is taking a disk into service";
+    if (refusal == NULL && array->relayout != NULL)
+        refusal = "is moving a volume";
     if (refusal == NULL && member_rebuilding(array))
         refusal = "is rebuilding a disk";
     if (refusal == NULL)

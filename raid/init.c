@@ -95,6 +95,8 @@ static bool refused(struct array *array, const char *name, bool begin, unsigned 
         ARRAY_CALL_END(array, call, -EINVAL,
                        "volume %s of array %s has no redundancy, so nothing tells which parts of it hold no data", name,
                        a);
+    else if (begin && array->relayout != NULL) /* what was passed is unwritten, and not to be written */
+        ARRAY_CALL_END(array, call, -EBUSY, "array %s is moving a volume: wait for that", a);
     else if (begin && is_busy(array, volume))
         ARRAY_CALL_END(array, call, -EBUSY, "volume %s of array %s is being initialised already", name, a);
     else if (!begin && !wanted(array, volume))

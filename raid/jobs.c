@@ -14,8 +14,9 @@
 enum { JOB_UNITS_DEEP = 3 }; /* of the window: one that is read, one that is written, one to come */
 
 static const struct job_kind *const kinds[JOB_KINDS] = {
-    [JOB_REBUILD] = &rebuild_kind, [JOB_RESYNC] = &resync_kind, [JOB_REPLACE] = &replace_kind,
-    [JOB_INIT] = &init_kind,       [JOB_SCRUB] = &scrub_kind,   [JOB_PATROL] = &patrol_kind,
+    [JOB_REBUILD] = &rebuild_kind, [JOB_RESYNC] = &resync_kind, [JOB_RELAYOUT] = &relayout_kind,
+    [JOB_REPLACE] = &replace_kind, [JOB_INIT] = &init_kind,     [JOB_SCRUB] = &scrub_kind,
+    [JOB_PATROL] = &patrol_kind,
 };
 
 static const struct sm_state jobs_states[] = {
@@ -177,6 +178,8 @@ static void drained(struct array *array)
     if (jobs->in_flight > 0)
         return;
     job_of(array, jobs->volume, jobs->kind)->position = MIN(jobs->next_row, jobs->failed_row);
+    if (kind_now(array)->idle != NULL)
+        kind_now(array)->idle(array, jobs->volume);
     sm_move(&jobs->state, JOBS_IDLE);
     activity_rest(array);
     jobs_kick(array);
@@ -312,6 +315,8 @@ static void job_end(struct array *array)
                (unsigned long long)((loop_now_ns(array->loop) - jobs->started_ns) / 1000000000),
                (unsigned long long)jobs->done_rows, (unsigned long long)jobs->changed_rows,
                (unsigned long long)jobs->bad_rows);
+    if (kind_now(array)->idle != NULL)
+        kind_now(array)->idle(array, jobs->volume);
     if (kind_now(array)->end != NULL)
         kind_now(array)->end(array, jobs->volume);
     jobs_kick(array);
@@ -325,6 +330,12 @@ static bool limits_equal(const struct pace_limits *a, const struct pace_limits *
     return a->priority == b->priority && a->min_rate == b->min_rate && a->max_rate == b->max_rate;
 }
 
+/* By initiators: what a relayout asks of its sides does not come through the front. */
+static bool volume_is_busy(const struct array_volume *v)
+{
+    return v->published && v->front != NULL && front_dev(v->front)->in_flight > 0;
+}
+
 static void pace_now(struct array *array)
 {
     struct array_jobs *jobs = &array->jobs;
@@ -335,7 +346,7 @@ static void pace_now(struct array *array)
         pace_forgive(&jobs->pace, loop_now_ns(array->loop));
     jobs->limits = limits;
     for (unsigned i = 0; i < array->description.volumes_count; i++)
-        busy = busy || (array->volumes[i].published && volume_dev(array->volumes[i].volume)->in_flight > 0);
+        busy = busy || volume_is_busy(&array->volumes[i]);
     pace_look(&jobs->pace, &jobs->limits, loop_now_ns(array->loop), &array->latency, busy, jobs->units_in_flight);
 }
 

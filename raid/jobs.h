@@ -30,8 +30,8 @@ struct array;
 struct array_job_info;
 
 /* Heaviest first. */
-enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_REPLACE, JOB_INIT, JOB_SCRUB, JOB_PATROL };
-enum { JOB_KINDS = 6, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
+enum job_kind_id { JOB_REBUILD, JOB_RESYNC, JOB_RELAYOUT, JOB_REPLACE, JOB_INIT, JOB_SCRUB, JOB_PATROL };
+enum { JOB_KINDS = 7, JOB_WINDOW_MAX = 128, JOB_UNITS_MAX = 32 };
 
 struct job_kind {
     const char *name;
@@ -60,11 +60,13 @@ struct job_kind {
     void (*row_start)(struct array *, unsigned volume, struct row_job *);
     /* A row is done, as far as it can be (BLK_OK or BLK_MEDIA). */
     void (*row_done)(struct array *, unsigned volume, const struct row_job *);
+    /* No row is under way any more: the job is over, or stops here for a while. job->position may be set. */
+    void (*idle)(struct array *, unsigned volume);
     /* All rows are done. job->position is the end; a kind that may be wanted again sets it back. */
     void (*end)(struct array *, unsigned volume);
 };
 
-extern const struct job_kind rebuild_kind, resync_kind, replace_kind, init_kind, scrub_kind, patrol_kind;
+extern const struct job_kind rebuild_kind, resync_kind, relayout_kind, replace_kind, init_kind, scrub_kind, patrol_kind;
 
 /* One kind on one volume: array->volumes[volume].jobs[kind]. */
 struct job {

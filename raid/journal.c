@@ -158,7 +158,7 @@ bool journal_entry_fits(const struct journal_entry *entry, const struct sb_volum
 {
     bool kind = entry->kind == (volume->consistency == SB_PPL ? JOURNAL_PARITY : JOURNAL_FULL);
     if (!kind || !consistency_is_closed(volume->consistency) || !layout->parity || entry->row >= layout->rows ||
-        !uuid_equal(&entry->volume, &volume->uuid))
+        !uuid_equal(&entry->volume, sb_volume_key(volume)))
         return false;
     for (unsigned i = 0; i < entry->extents_count; i++)
         if (!extent_fits(entry, &entry->extents[i], layout))

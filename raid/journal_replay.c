@@ -301,7 +301,7 @@ static bool record_volume(const struct journal_replay *r, size_t first, size_t e
     const struct array *array = r->array;
     const struct sb_array *a = &array->description;
     for (*volume = 0; *volume < a->volumes_count; (*volume)++)
-        if (uuid_equal(&a->volumes[*volume].uuid, &r->entries[first].volume))
+        if (uuid_equal(sb_volume_key(&a->volumes[*volume]), &r->entries[first].volume))
             break;
     if (*volume == a->volumes_count || volume_failed(array->volumes[*volume].volume))
         return false;

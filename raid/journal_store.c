@@ -720,7 +720,7 @@ struct journal *journal_create(struct array *array)
         return NULL;
     ASSERT(array->description.journal_bytes >= JOURNAL_BYTES_MIN);
     j->array = array;
-    j->slots = array->description.members_count;
+    j->slots = array->slots_room;
     j->on_devices = journal_devices_live(array) > 0;
     j->streams_count = j->slots + (array->description.journals_count > 0);
     j->next_id = j->tail = j->durable_tail = j->flushed = 1;

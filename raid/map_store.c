@@ -140,7 +140,7 @@ static void block_write(struct map_store *store, unsigned block, uint64_t slots,
     store->busy++;
     writer->pending = (unsigned)__builtin_popcountll(slots);
     page_renew(store, &writer->page);
-    region_block_encode(&store->map, block, &volume_of(store)->uuid, writer->page->data);
+    region_block_encode(&store->map, block, sb_volume_key(volume_of(store)), writer->page->data);
     for (unsigned slot = 0; slot < array->description.members_count; slot++) {
         struct map_write *write = &writer->writes[slot];
         bool pair = pairs >> slot & 1;
@@ -358,7 +358,7 @@ static uint64_t block_newest(struct map_store *store, unsigned block, unsigned a
             if (!(reader->good >> (at + half) & 1))
                 continue;
             const uint8_t *copy = reader->pages[at + half]->data;
-            uint64_t sequence = region_block_sequence(block, &volume_of(store)->uuid, copy);
+            uint64_t sequence = region_block_sequence(block, sb_volume_key(volume_of(store)), copy);
             if (sequence > newest) {
                 newest = sequence;
                 *bytes = copy;
@@ -376,7 +376,7 @@ static uint64_t block_holders(struct map_store *store, unsigned block, unsigned 
         const struct map_reader *reader = &store->readers[slot];
         unsigned page = at + sequence % 2;
         if (reader->reads && (reader->good >> at & 3) == 3 &&
-            region_block_sequence(block, &volume_of(store)->uuid, reader->pages[page]->data) == sequence)
+            region_block_sequence(block, sb_volume_key(volume_of(store)), reader->pages[page]->data) == sequence)
             slots |= slot_bit(slot);
     }
     return slots;
@@ -616,8 +616,8 @@ static void kick(struct map_store *store)
 
 static bool writers_create(struct map_store *store)
 {
-    unsigned members = store->array->description.members_count;
-    store->pages = page_pool_create(WRITERS * (1 + store->array->description.members_count) + 1);
+    unsigned members = store->array->slots_room;
+    store->pages = page_pool_create(WRITERS * (1 + members) + 1);
     if (store->pages == NULL)
         return false;
     for (unsigned i = 0; i <= WRITERS; i++) {
@@ -729,6 +729,11 @@ void map_store_truncate(struct map_store *store, uint64_t regions)
 {
     bool smaller = region_map_resize(&store->map, regions);
     ASSERT(smaller); /* it takes no memory */
+}
+
+void map_store_renumber(struct map_store *store, unsigned volume)
+{
+    store->volume = volume;
 }
 
 void map_store_change(struct region_map *map, struct region_change *change)

@@ -61,6 +61,8 @@ bool map_store_extend(struct map_store *store, uint64_t regions, struct task *ov
 /* It has fewer: those beyond are UNWRITTEN, nothing is under way there, and they are forgotten. */
 void map_store_truncate(struct map_store *store, uint64_t regions);
 
+/* Its volume has another number in the description. */
+void map_store_renumber(struct map_store *store, unsigned volume);
 void map_store_change(struct region_map *map, struct region_change *change);
 /* A member has joined. */
 void map_store_copy(struct map_store *store, unsigned slot);

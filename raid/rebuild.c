@@ -30,6 +30,7 @@
 
 #include "core/log.h"
 #include "raid/array_impl.h"
+#include "raid/relayout_job.h"
 
 #define CHECKPOINT_NS 10000000000ull
 
@@ -95,9 +96,17 @@ static void rows_begin(struct array *array, unsigned volume)
 
 /* --- the kind --- */
 
+/* Slots that the volume lies on. */
+static uint64_t slots_of(const struct array *array, unsigned volume)
+{
+    const struct sb_volume *v = &array->description.volumes[volume];
+    uint64_t slots = v->spec.members < RAID_MEMBERS_MAX ? slot_bit(v->spec.members) - 1 : UINT64_MAX;
+    return v->spec.level == RAID_JBOD ? slot_bit(v->slot) : slots;
+}
+
 static bool wanted(const struct array *array, unsigned volume)
 {
-    return rebuilding_slots(array) != 0 &&
+    return (rebuilding_slots(array) & slots_of(array, volume)) != 0 &&
            array->volumes[volume].jobs[JOB_REBUILD].position < array->volumes[volume].layout.rows;
 }
 
@@ -292,7 +301,7 @@ static bool prepare(struct array *array)
     }
     if (pass_slots(array) == 0 && (array->rebuild.slots | rebuilding_slots(array)) != 0 && !blocked(array))
         pass_begin(array);
-    if (array->rebuild.slots == 0 || !pass_is_through(array))
+    if (array->rebuild.slots == 0 || !pass_is_through(array) || relayout_log_counts(array)) /* the log is not rebuilt */
         return false;
     array_flush_start(array, &array->rebuild.flush, pass_flushed);
     return true;
@@ -336,6 +345,13 @@ void rebuild_resume(struct array *array)
     for (unsigned i = 0; array->rebuild.slots != 0 && i < array->description.volumes_count; i++)
         if (array_is_redundant(array, i))
             resume_volume(array, i);
+}
+
+void rebuild_renumber(struct array *array, unsigned from, unsigned to)
+{
+    rows_forget(&array->rebuild.rows[to]);
+    array->rebuild.rows[to] = array->rebuild.rows[from];
+    array->rebuild.rows[from] = (struct rebuild_rows){0};
 }
 
 void rebuild_member_lost(struct array *array, unsigned slot)

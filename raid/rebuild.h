@@ -17,6 +17,8 @@ void rebuild_init(struct array *array);
 void rebuild_fini(struct array *array);
 /* The maps are as they are, and nobody has written yet: a pass that was under way goes on. */
 void rebuild_resume(struct array *array);
+/* A volume has another number: `from` is no volume any more, and what `to` was is forgotten. */
+void rebuild_renumber(struct array *array, unsigned from, unsigned to);
 /* A member is lost: if it comes back it starts anew. */
 void rebuild_member_lost(struct array *array, unsigned slot);
 /* All of a row was written to all members that take writes. */

@@ -3,12 +3,14 @@
  * words and the algorithm; raid/relayout_plan.h the pure part.
  *
  * It is a job like others (raid/jobs.h): it waits behind rebuild and resync, has the volume's priority and rates, is
- * paused with the volume (array_pause_volume()), is shown in array_info(), and goes on after a restart. One at a time in
+ * paused with the volume (array_pause_volume()), is shown in array_info(), and goes on after a restart. One at a
+ * time in
  * an array.
  *
  * While it runs the description has two entries of the volume's name: the old side, at the index that the volume has
  * always had, and behind all others the new side (array_volume_is_new_side()), which people are not to be shown as a
- * volume of its own. At the end the new side's shape stands in the old one's place; name, UUID, size and what is kept for
+ * volume of its own. At the end the new side's shape stands in the old one's place; name, UUID, size and what is
+ * kept for
  * its users are as before. The volume's size never changes by it.
  */
 #ifndef RAID_RELAYOUT_H
@@ -37,7 +39,8 @@ struct array_relayout_plan {
 };
 
 /*
- * Could it be, and what would it cost? Pure. `lost`: array slots that cannot be read now. spec->layout.members may be more
+ * Could it be, and what would it cost? Pure. `lost`: array slots that cannot be read now. spec->layout.members may
+ * be more
  * than the array has: as if so many disks had been added. NULL, and *plan; or a sentence with the numbers.
  */
 const char *array_relayout_plan(const struct sb_array *description, unsigned volume, uint64_t lost,
@@ -61,7 +64,10 @@ struct array_relayout_progress {
 bool array_relayout_progress(const struct array *array, struct array_relayout_progress *out); /* false: none is */
 
 /* Is this entry of a description only the other side of a volume that stands there already? */
-bool array_volume_is_new_side(const struct sb_volume *volume);
+static inline bool array_volume_is_new_side(const struct sb_volume *volume)
+{
+    return sb_volume_is_new_side(volume);
+}
 
 /*
  * One more slot, behind the others, for a blank disk that is large enough for what is on the others. No volume lies on

@@ -417,7 +417,7 @@ static void answer(struct row_op *op)
     if (run != NULL) {
         run_row_done(run, op->len, op->status, op->bad_off);
     } else if (parent != NULL) {
-        part_done(parent, op->cutter, op->status, op->bad_off);
+        part_done(op->volume, parent, op->cutter, op->status, op->bad_off);
     } else if (job != NULL) {
         job->status = op->status;
         job->held = NULL;

@@ -174,7 +174,8 @@ void volume_close_if_idle(struct volume *v);
  */
 void status_merge(enum blk_status *status, uint64_t *bad_off, enum blk_status more, uint64_t more_bad_off);
 /* One part of a request was answered. */
-void part_done(struct blk_req *parent, struct cutter *cutter, enum blk_status status, uint64_t bad_off);
+void part_done(struct volume *v, struct blk_req *parent, struct cutter *cutter, enum blk_status status,
+               uint64_t bad_off);
 void volume_submit(struct blkdev *dev, struct blk_req *req);
 void cutter_init(struct cutter *cutter, struct volume *v, unsigned limit);
 
@@ -323,6 +324,7 @@ void row_run(struct row_op *op);
 
 bool row_is_locked(const struct volume *v, uint64_t row);
 uint64_t row_locked_next(const struct volume *v, uint64_t from); /* the first at or behind `from`; UINT64_MAX: none */
+bool row_locked_within(const struct volume *v, uint64_t from, uint64_t to); /* bytes of the volume, also who waits */
 bool row_lock(struct row_op *op);                                /* false: its task runs when it is its turn */
 void row_unlock(struct row_op *op);
 

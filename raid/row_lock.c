@@ -42,6 +42,29 @@ uint64_t row_locked_next(const struct volume *v, uint64_t from)
     return next;
 }
 
+/* Bytes of the volume that it is about. */
+static bool is_within(const struct row_op *op, uint64_t from, uint64_t to)
+{
+    uint64_t first = op->row * op->volume->layout.row_data + op->first;
+    return first < to && from < first + op->len;
+}
+
+bool row_locked_within(const struct volume *v, uint64_t from, uint64_t to)
+{
+    for (unsigned i = 0; i <= v->locks_mask; i++) {
+        const struct row_op *holder, *behind;
+        LIST_FOREACH(holder, &v->locks[i], locked_link)
+        {
+            if (is_within(holder, from, to))
+                return true;
+            STAILQ_FOREACH(behind, &holder->waiting, waiting_link)
+            if (is_within(behind, from, to))
+                return true;
+        }
+    }
+    return false;
+}
+
 bool row_lock(struct row_op *op)
 {
     ASSERT(!op->locked);

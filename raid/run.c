@@ -64,7 +64,7 @@ static void run_finish(struct run *run)
         v->owner->ops->change_end(v->owner);
     run->len = 0;
     pool_put(&v->runs, &run->entry);
-    part_done(parent, cutter, status, bad_off);
+    part_done(v, parent, cutter, status, bad_off);
 }
 
 /* A write or a flush came back: acknowledged when all losses are on disk. */

@@ -50,7 +50,7 @@ enum {
 };
 
 /* Features this version knows. */
-enum { KNOWN_RO_COMPAT = 0, KNOWN_INCOMPAT = 0 };
+enum { KNOWN_RO_COMPAT = 0, KNOWN_INCOMPAT = SB_FEATURE_RELAYOUT };
 
 static const char magic[MAGIC_BYTES] = "Corbel member\n";
 

@@ -124,6 +124,18 @@ struct sb_volume {
     struct sb_relayout relayout;
 };
 
+/* Is it only the other side of a volume that stands in the description already? */
+static inline bool sb_volume_is_new_side(const struct sb_volume *volume)
+{
+    return !uuid_is_nil(&volume->relayout.from);
+}
+
+/* Under which the region map and the entries of the journal are written. */
+static inline const struct uuid *sb_volume_key(const struct sb_volume *volume)
+{
+    return uuid_is_nil(&volume->key) ? &volume->uuid : &volume->key;
+}
+
 /*
  * One line of history: the array ran on under this identity from this generation. A settled line is something else: a
  * history that lost a split brain. What stands under this identity up to this generation was given up by choice; it
@@ -180,8 +192,6 @@ size_t superblock_encode(const struct sb_label *label, uint8_t *out);
 
 enum sb_verdict { SB_VALID, SB_NONE /* no magic */, SB_DAMAGED, SB_UNSUPPORTED /* newer format or unknown feature */ };
 /*
- * An array that makes use of a relayout is SB_UNSUPPORTED until there is somebody to go on with it.
- *
  * `why` (may be NULL) gets a sentence when the verdict is not SB_VALID. *label is defined with SB_VALID; with
  * SB_UNSUPPORTED only what stands in the header is: array.uuid, array.generation, member, slot.
  */

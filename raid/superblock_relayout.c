@@ -102,16 +102,11 @@ static const char *new_side_check(const struct sb_array *array, const struct sb_
     return NULL;
 }
 
-static const struct uuid *key_of(const struct sb_volume *volume)
-{
-    return uuid_is_nil(&volume->key) ? &volume->uuid : &volume->key;
-}
-
 static const char *keys_check(const struct sb_array *array)
 {
     for (unsigned i = 0; i < array->volumes_count; i++)
         for (unsigned j = 0; j < i; j++)
-            if (uuid_equal(key_of(&array->volumes[i]), key_of(&array->volumes[j])))
+            if (uuid_equal(sb_volume_key(&array->volumes[i]), sb_volume_key(&array->volumes[j])))
                 return "two volumes have the same key";
     return NULL;
 }

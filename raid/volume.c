@@ -319,7 +319,7 @@ static bool scratch_create(struct volume *v, uint64_t bytes)
     return true;
 }
 
-static void volume_free(struct volume *v)
+void volume_undo(struct volume *v)
 {
     if (v->scratch != NULL) {
         page_put(v->zero_pages[0]);
@@ -340,7 +340,7 @@ void volume_close_if_idle(struct volume *v)
     ASSERT(v->runs.free_count == v->runs.count);
     struct loop *loop = v->dev.loop;
     struct task *closed = v->closed;
-    volume_free(v);
+    volume_undo(v);
     loop_defer(loop, closed);
 }
 
@@ -393,7 +393,7 @@ struct volume *volume_open(struct loop *loop, const struct volume_options *o)
     cutter_init(&v->zero_cutter, v, ZERO_PARTS);
     if (!runs_create(v, o->runs_max != 0 ? o->runs_max : RUNS_DEFAULT) || !rows_create(v, o->rows_max) ||
         !locks_create(v) || !scratch_create(v, o->scratch_bytes) || !row_merge_init(v)) {
-        volume_free(v);
+        volume_undo(v);
         return NULL;
     }
     volume_recount(v);

@@ -99,7 +99,11 @@ struct volume_options {
 
 /* NULL if memory is short. Close with blk_close(volume_dev()). */
 struct volume *volume_open(struct loop *loop, const struct volume_options *options);
+/* Nobody has used it: it is no more at once. */
+void volume_undo(struct volume *volume);
 struct blkdev *volume_dev(struct volume *volume);
+/* Serve a request that was submitted to a device before this one, and checked there against the same size. */
+void volume_take(struct volume *volume, struct blk_req *req);
 
 /* Are more members gone than the layout bears? Then every request that needs them is answered BLK_GONE. */
 bool volume_failed(const struct volume *volume);
@@ -126,6 +130,8 @@ void volume_all_flushed(struct volume *volume);
 void volume_set_size(struct volume *volume, uint64_t size);
 void volume_set_layout(struct volume *volume, const struct layout *layout);
 bool volume_busy_from(const struct volume *volume, uint64_t off);
+/* The same, of requests for bytes from `from` up to `to`, and of what is still corrected after them. */
+bool volume_busy_within(const struct volume *volume, uint64_t from, uint64_t to);
 void volume_give_back(struct volume *volume, struct blk_req *req); /* its `done` is the caller's, all else is set here */
 
 uint64_t volume_rows(const struct volume *volume);

@@ -24,7 +24,7 @@ void status_merge(enum blk_status *status, uint64_t *bad_off, enum blk_status mo
 
 static void cutter_run(struct cutter *c);
 
-void part_done(struct blk_req *parent, struct cutter *c, enum blk_status status, uint64_t bad_off)
+void part_done(struct volume *v, struct blk_req *parent, struct cutter *c, enum blk_status status, uint64_t bad_off)
 {
     ASSERT(parent->scratch[0] > 0);
     status_merge(&parent->status, &parent->bad_off, status, bad_off);
@@ -38,7 +38,6 @@ void part_done(struct blk_req *parent, struct cutter *c, enum blk_status status,
     }
     if (--parent->scratch[0] > 0)
         return;
-    struct volume *v = container_of(parent->dev, struct volume, dev);
     if (v->latency != NULL && !(parent->flags & BLK_BACKGROUND))
         histogram_add(v->latency, loop_now_ns(v->dev.loop) - parent->scratch[1]);
     if (parent->status == BLK_MEDIA)
@@ -332,19 +331,23 @@ static void cutter_run(struct cutter *c)
         STAILQ_REMOVE_HEAD(&c->line, link);
         struct blk_req *next = STAILQ_FIRST(&c->line);
         c->at = next != NULL ? cut_start(next) : 0;
-        part_done(req, NULL, BLK_OK, UINT64_MAX);
+        part_done(c->volume, req, NULL, BLK_OK, UINT64_MAX);
     }
     hands_empty(c);
 }
 
 void volume_submit(struct blkdev *dev, struct blk_req *req)
 {
-    struct volume *v = container_of(dev, struct volume, dev);
+    volume_take(container_of(dev, struct volume, dev), req);
+}
+
+void volume_take(struct volume *v, struct blk_req *req)
+{
     struct cutter *c = req->op == BLK_DISCARD || req->op == BLK_WRITE_ZEROES ? &v->zero_cutter : &v->data_cutter;
     req->status = BLK_OK;
     req->bad_off = UINT64_MAX;
     req->scratch[0] = 1; /* the cutting itself */
-    req->scratch[1] = loop_now_ns(dev->loop);
+    req->scratch[1] = loop_now_ns(v->dev.loop);
     if (!blk_op_has_data(req->op))
         req->pages = NULL;
     bool idle = STAILQ_EMPTY(&c->line);
@@ -374,6 +377,29 @@ bool volume_busy_from(const struct volume *v, uint64_t off)
     uint64_t row = (off + v->layout.row_data - 1) / v->layout.row_data;
     return line_waits_from(&v->data_cutter, off) || line_waits_from(&v->zero_cutter, off) ||
            row_locked_next(v, row) != UINT64_MAX;
+}
+
+static bool touches(uint64_t off, uint64_t len, uint64_t from, uint64_t to)
+{
+    return len > 0 && off < to && from < off + len;
+}
+
+static bool line_waits_within(const struct cutter *c, uint64_t from, uint64_t to)
+{
+    const struct blk_req *req;
+    STAILQ_FOREACH(req, &c->line, link)
+    if (touches(req->off, req->len, from, to))
+        return true;
+    return false;
+}
+
+bool volume_busy_within(const struct volume *v, uint64_t from, uint64_t to)
+{
+    for (unsigned i = 0; i < v->runs.count; i++)
+        if (touches(v->run_memory[i].off, v->run_memory[i].len, from, to))
+            return true;
+    return line_waits_within(&v->data_cutter, from, to) || line_waits_within(&v->zero_cutter, from, to) ||
+           row_locked_within(v, from, to);
 }
 
 void cutter_init(struct cutter *c, struct volume *v, unsigned limit)

@@ -12,7 +12,8 @@ const char *sim_action_name(enum action_kind kind)
         "slow",      "vanish", "die",     "cable",    "replug",  "fail",       "online",    "kill",
         "power",     "stop",   "split",   "scrub",    "unplug",  "calm",       "rebuilt",   "opening",
         "aftermath", "pace",   "replace", "log",      "owed",    "pulled",     "returned",  "joined",
-        "init",      "mended", "alone",   "replaced", "battery", "mains",      "cache",     "ring"};
+        "init",      "mended", "alone",   "replaced", "battery", "mains",      "cache",     "ring",
+        "relayout"};
     return names[kind];
 }
 
@@ -625,7 +626,8 @@ void sim_action(struct sim *s, const struct action *action)
                                                                          [ACT_BATTERY] = act_battery,
                                                                          [ACT_MAINS] = act_mains,
                                                                          [ACT_CACHE] = act_cache,
-                                                                         [ACT_RING] = act_ring};
+                                                                         [ACT_RING] = act_ring,
+                                                                         [ACT_RELAYOUT] = act_relayout};
     struct dice dice = {action->seed};
     acts[action->kind](s, &dice);
     scrub_look(s);

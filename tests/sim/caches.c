@@ -100,7 +100,7 @@ static bool rows_are_whole(const struct sim_cache *c, uint64_t off, uint64_t len
     const struct sim *s = c->sim;
     const struct sim_volume *v = container_of(c, struct sim_volume, cache);
     for (uint64_t row = off / v->layout.row_data; row <= (off + len - 1) / v->layout.row_data; row++)
-        if (!(peek_row(s->array, c->volume, row) & ROW_SYNCED) || v->model->hole[row] & HOLE_BROKEN ||
+        if (!(peek_row(s->array, c->volume, row, v->model->layout.row_data) & ROW_SYNCED) || v->model->hole[row] & HOLE_BROKEN ||
             world_row_may_be_torn_again(s, c->volume, row))
             return false;
     return true;

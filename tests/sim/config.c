@@ -167,6 +167,8 @@ static bool suits_theme(enum raid_level level, enum action_kind theme)
         return redundant;
     if (theme == ACT_ALONE)
         return level == RAID_1;
+    if (theme == ACT_RELAYOUT)
+        return level != RAID_SPAN;
     return theme != ACT_SPLIT || level == RAID_1 || level == RAID_10;
 }
 
@@ -204,7 +206,8 @@ void config_draw(struct sim *s, enum action_kind theme, enum sim_caches caches)
     draw_consistency(s);
     draw_weights(s, &dice);
     draw_init(s);
-    caches_draw(s, caches);
+    relayouts_draw(s);
+    caches_draw(s, c->theme == ACT_RELAYOUT ? SIM_CACHES_NEVER : caches);
     draw_actions(s, &dice);
     c->scarce = dice_one_in(&dice, c->theme == ACT_OWED ? 1 : 4); /* then rows are rebuilt one by one */
     dice = dice_for(s->seed, 7);
@@ -236,5 +239,5 @@ bool config_survives(const struct sim *s, uint64_t lost)
         if (!layout_survives(&v->layout, jbod ? lost >> v->first_slot & 1 : lost))
             return false;
     }
-    return true;
+    return relayouts_survive(s, lost);
 }

@@ -10,9 +10,9 @@
 static bool rows_whole(const struct sim *s, const struct sim_io *io)
 {
     const struct sim_volume *v = &s->volumes[io->volume];
-    for (uint64_t row = io->req.off / v->layout.row_data; row <= (io->req.off + io->req.len - 1) / v->layout.row_data;
-         row++)
-        if (!model_row_is_whole(v->model, row, peek_row(s->array, io->volume, row) & ROW_SYNCED) ||
+    uint64_t row_data = v->model->layout.row_data;
+    for (uint64_t row = io->req.off / row_data; row <= (io->req.off + io->req.len - 1) / row_data; row++)
+        if (!model_row_is_whole(v->model, row, peek_row(s->array, io->volume, row, row_data) & ROW_SYNCED) ||
             world_row_may_be_torn_again(s, io->volume, row))
             return false;
     return true;
@@ -216,7 +216,7 @@ static enum blk_op draw_op(struct dice *dice)
 /* Some range in or near a row that is often used. */
 static void draw_range(struct sim *s, struct dice *dice, const struct sim_volume *v, uint64_t *off, uint64_t *len)
 {
-    uint64_t block = s->config.disk.logical_block, row_data = v->layout.row_data, size = v->model->size;
+    uint64_t block = s->config.disk.logical_block, row_data = v->model->layout.row_data, size = v->model->size;
     uint64_t row =
         dice_one_in(dice, 8) ? dice_below(dice, v->model->rows) : v->hot[dice_below(dice, ARRAY_LENGTH(v->hot))];
     uint64_t most = MIN(size, (uint64_t)(SIM_IO_PAGES - 2) * PAGE_BYTES), unit;
@@ -226,8 +226,8 @@ static void draw_range(struct sim *s, struct dice *dice, const struct sim_volume
         *len = row_data * dice_range(dice, 1, 2);
         break;
     case 1: /* a chunk */
-        *off += dice_below(dice, v->layout.data) * v->layout.spec.chunk;
-        *len = v->layout.spec.chunk;
+        *off += dice_below(dice, v->model->layout.data) * v->model->layout.spec.chunk;
+        *len = v->model->layout.spec.chunk;
         break;
     default:
         unit = dice_one_in(dice, 2) ? block : PAGE_BYTES;
@@ -288,8 +288,8 @@ void load_verify(struct sim *s, bool all)
         if (caches_hold(s, i))
             continue;
         for (unsigned k = 0; !all && k < ARRAY_LENGTH(v->hot); k++)
-            verify_range(s, i, v->hot[k] * v->layout.row_data,
-                         MIN((v->hot[k] + 1) * v->layout.row_data, v->model->size));
+            verify_range(s, i, v->hot[k] * v->model->layout.row_data,
+                         MIN((v->hot[k] + 1) * v->model->layout.row_data, v->model->size));
         if (all)
             verify_range(s, i, 0, v->model->size);
     }

@@ -1,5 +1,6 @@
 /* Through the keyhole: facts about the array's inside that the oracle needs and nobody else is told. Reads only. */
 #include "raid/array_impl.h"
+#include "raid/relayout_job.h"
 #include "tests/sim/sim.h"
 
 uint64_t peek_slots(const struct array *array, enum member_state state)
@@ -11,15 +12,36 @@ uint64_t peek_slots(const struct array *array, enum member_state state)
     return slots;
 }
 
-unsigned peek_row(const struct array *array, unsigned volume, uint64_t row)
+static unsigned peek_side(const struct array_volume *av, uint64_t off, uint64_t end)
 {
-    const struct array_volume *av = &array->volumes[volume];
+    unsigned all = ROW_SYNCED | ROW_SAVED;
     if (av->map == NULL)
-        return ROW_SYNCED | ROW_SAVED | ROW_WRITTEN;
-    enum region_state state = region_get(map_store_map(av->map), row);
-    bool saved = (state == REGION_CLEAN || state == REGION_UNWRITTEN) && map_store_idle(av->map);
-    return (state != REGION_SUSPECT ? ROW_SYNCED : 0) | (saved ? ROW_SAVED : 0) |
-           (state != REGION_UNWRITTEN ? ROW_WRITTEN : 0);
+        return all | ROW_WRITTEN;
+    const struct region_map *map = map_store_map(av->map);
+    uint64_t row_data = av->layout.row_data;
+    for (uint64_t row = off / row_data; row < map->regions && row * row_data < end; row++) {
+        enum region_state state = region_get(map, row);
+        bool saved = (state == REGION_CLEAN || state == REGION_UNWRITTEN) && map_store_idle(av->map);
+        all &= ~((state == REGION_SUSPECT ? ROW_SYNCED : 0u) | (saved ? 0 : ROW_SAVED));
+        all |= state != REGION_UNWRITTEN ? ROW_WRITTEN : 0;
+    }
+    return all;
+}
+
+unsigned peek_row(const struct array *array, unsigned volume, uint64_t row, uint64_t row_data)
+{
+    const struct array_relayout *r = array->relayout;
+    unsigned one = peek_side(&array->volumes[volume], row * row_data, (row + 1) * row_data), other;
+    if (r == NULL || r->old != volume || r->ending_all)
+        return one;
+    other = peek_side(&array->volumes[r->new], row * row_data, (row + 1) * row_data);
+    return (one & other & (ROW_SYNCED | ROW_SAVED)) | ((one | other) & ROW_WRITTEN);
+}
+
+void peek_relayout_window(struct array *array, uint64_t bytes)
+{
+    if (array->relayout != NULL)
+        array->relayout->shapes.window = bytes;
 }
 
 bool peek_log_active(const struct array *array, unsigned index)
@@ -107,5 +129,5 @@ enum peek_replace peek_replacing(const struct array *array)
 bool peek_jobs_idle(const struct array *array)
 {
     struct array_job_info info[1];
-    return sm_state(&array->jobs.state) == JOBS_IDLE && replace_is_over(array) && jobs_info(array, info, 1) == 0;
+    return sm_state(&array->jobs.state) == JOBS_IDLE && array->relayout == NULL && replace_is_over(array) && jobs_info(array, info, 1) == 0;
 }

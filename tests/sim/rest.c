@@ -199,7 +199,7 @@ static void stop_and_look(struct sim *s, bool whole)
         written[i] = calloc(s->volumes[i].layout.rows, sizeof *written[i]);
         ASSERT(written[i] != NULL);
         for (uint64_t row = 0; row < s->volumes[i].layout.rows; row++)
-            written[i][row] = peek_row(s->array, i, row) & ROW_WRITTEN;
+            written[i][row] = peek_row(s->array, i, row, s->volumes[i].layout.row_data) & ROW_WRITTEN;
     }
     bool clean = world_stop(s);
     if (whole && clean)

@@ -278,7 +278,7 @@ static bool rebuild_slowly(struct sim *s, struct dice *dice, unsigned *slot)
         const struct layout *layout = &s->volumes[i].layout;
         uint64_t rows = 0, seconds = dice_range(dice, 12, 40);
         for (uint64_t row = 0; row < layout->rows; row++)
-            rows += (peek_row(s->array, i, row) & ROW_WRITTEN) != 0;
+            rows += (peek_row(s->array, i, row, layout->row_data) & ROW_WRITTEN) != 0;
         sim_pace_limit(s, i, rows * layout->roles * layout->spec.chunk / seconds + 1);
     }
     sim_online(s, *slot, world_disk_new(s));

@@ -81,7 +81,7 @@ static bool draw_block(struct sim *s, struct dice *dice, const struct sim_volume
     victim->slot = v->first_slot + place.slot;
     victim->off = a->data_start + a->volumes[v - s->volumes].start + place.off;
     victim->off += round_down(dice_below(dice, v->layout.spec.chunk), (uint64_t)SIM_SECTOR);
-    return peek_row(s->array, (unsigned)(v - s->volumes), row) == (ROW_SYNCED | ROW_SAVED | ROW_WRITTEN) &&
+    return peek_row(s->array, (unsigned)(v - s->volumes), row, v->layout.row_data) == (ROW_SYNCED | ROW_SAVED | ROW_WRITTEN) &&
            !simdisk_is_volatile(world_disk(s, victim->slot), victim->off, SIM_SECTOR);
 }
 

@@ -10,6 +10,7 @@
  *   load.c       the requests of initiators, and their answers held against the model
  *   actions.c    faults, the operator, and the split brain
  *   scenes.c     moments that are rare by chance
+ *   relayouts.c  volumes go to other shapes
  *   scrub.c      scrubs, and what they must find
  *   rest.c       the end: faults are over; all must be whole, and the disks are looked at with other eyes
  *   caches.c     caches before volumes, and what they promise; caches_acts.c: what happens to them
@@ -79,6 +80,7 @@ enum action_kind {
     ACT_MAINS,
     ACT_CACHE,
     ACT_RING, /* caches_log.c */
+    ACT_RELAYOUT, /* relayouts.c: a theme only */
     ACT_KINDS,
 };
 
@@ -157,6 +159,9 @@ struct sim_volume {
     struct model *model;
     uint64_t hot[4];    /* rows that are written most */
     uint64_t corrupted; /* blocks that the last scrub may have found */
+    bool starting, moving; /* relayouts.c: a relayout may be under way, to this */
+    struct layout to;
+    uint64_t window;
 };
 
 struct sim_config {
@@ -407,6 +412,14 @@ void load_flush(struct sim *s);
 /* Read all of the volumes, or the hot rows. */
 void load_verify(struct sim *s, bool all);
 
+/* --- relayouts.c --- */
+void relayouts_draw(struct sim *s);
+/* What is over is known; steps are short. */
+void relayouts_look(struct sim *s);
+/* Does the shape survive that a volume may be on its way to? */
+bool relayouts_survive(const struct sim *s, uint64_t lost);
+void act_relayout(struct sim *s, struct dice *dice);
+
 /* --- scrub.c --- */
 void act_scrub(struct sim *s, struct dice *dice);
 /* Has a scrub found something where nothing is? */
@@ -419,7 +432,10 @@ void rest(struct sim *s);
 uint64_t peek_slots(const struct array *array, enum member_state state);
 /* What the region map says of a row: its redundancy is right, and that is on disk; it was ever written. */
 enum { ROW_SYNCED = 1, ROW_SAVED = 2, ROW_WRITTEN = 4 };
-unsigned peek_row(const struct array *array, unsigned volume, uint64_t row);
+/* Rows of `row_data` bytes: what both sides of a relayout say of these bytes, if there is one. */
+unsigned peek_row(const struct array *array, unsigned volume, uint64_t row, uint64_t row_data);
+/* Of a relayout that is under way: steps are so long on each member. */
+void peek_relayout_window(struct array *array, uint64_t bytes);
 bool peek_frozen(const struct array *array);
 /* Does the description call this journal device active? */
 bool peek_log_active(const struct array *array, unsigned index);

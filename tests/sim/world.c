@@ -135,6 +135,8 @@ bool world_row_may_be_torn_again(const struct sim *s, unsigned volume, uint64_t 
 {
     const struct sim_volume *v = &s->volumes[volume];
     uint64_t lost = consistency_is_closed(v->spec.consistency) ? 0 : peek_unwritten(s->array);
+    if (s->config.theme == ACT_RELAYOUT) /* its rows are others than the model's */
+        return peek_unwritten(s->array) != 0;
     for (unsigned role = 0; lost != 0 && role < v->layout.roles; role++)
         if (lost & sim_bit(v->first_slot + slot_of_role(v, row, role)))
             return true;
@@ -146,7 +148,7 @@ static void rows_look(struct sim *s, unsigned volume, bool saved)
 {
     struct model *m = s->volumes[volume].model;
     for (uint64_t row = 0; row < m->rows; row++) {
-        unsigned is = peek_row(s->array, volume, row);
+        unsigned is = peek_row(s->array, volume, row, m->layout.row_data);
         if ((is & ROW_SYNCED) && !row_is_in_doubt(s, volume, row) &&
             (saved || !world_row_may_be_torn_again(s, volume, row)))
             model_row_synced(m, row, saved || (is & ROW_SAVED));
@@ -170,6 +172,7 @@ void world_look(struct sim *s)
     if (s->array == NULL || s->crashed || peek_frozen(s->array))
         return;
     newcomer_look(s);
+    relayouts_look(s);
     arenas_tell_fork(s);
     s->online = peek_slots(s->array, MEMBER_ONLINE);
     s->recovering = s->recovering && !peek_jobs_idle(s->array);
@@ -189,7 +192,8 @@ static void slot_lost(struct sim *s, unsigned slot, bool all)
             continue;
         for (uint64_t row = 0; row < s->volumes[i].model->rows; row++)
             model_chunk_lost(s->volumes[i].model, slot, row,
-                             s->array != NULL && (peek_row(s->array, i, row) & ROW_SYNCED));
+                             s->array != NULL && (peek_row(s->array, i, row, s->volumes[i].model->layout.row_data) &
+                                                 ROW_SYNCED));
     }
 }
 
@@ -461,7 +465,7 @@ static void bad_ranges_look(struct sim *s, unsigned volume)
         for (unsigned role = 0; role < v->layout.roles; role++)
             if (chunk_has_bad(s, volume, row, role))
                 model_chunk_lost(v->model, v->first_slot + slot_of_role(v, row, role), row,
-                                 peek_row(s->array, volume, row) & ROW_SYNCED);
+                                 peek_row(s->array, volume, row, v->model->layout.row_data) & ROW_SYNCED);
 }
 
 static void opened(struct sim *s, struct array *array)
