@@ -7,6 +7,7 @@
  *   array_activity.c  dirty before the first write, clean when quiet
  *   array_members.c   losses, the burst rule, taking a member out, and its disk back
  *   array_online.c    bringing a member back
+ *   array_remove.c    a slot less
  *   array_policy.c    rates and pauses of background work
  *   array_resize.c    another size for a volume
  *   array_lost.c      which bytes of volumes are lost
@@ -187,6 +188,7 @@ struct array {
     struct journal_device journals[SB_JOURNALS_MAX]; /* as description.journals */
     struct array_online *online;                     /* the disk that is being brought in, or NULL */
     struct array_relayout *relayout;                 /* a volume goes from one shape to another; or NULL */
+    struct array_removal *removal;                   /* a slot is being taken away; or NULL */
     struct array_resize *resize;                     /* a volume is becoming longer or shorter: no job begins; or NULL */
     struct array_call *call;                         /* of open or close */
     unsigned calls;                                  /* of others, not over */

@@ -359,8 +359,8 @@ static void online_begin(struct array_online *online)
 static bool online_refused(struct array *array, unsigned slot, const struct array_disk *disk, struct array_call *call)
 {
     const char *refusal = array_refusal(array);
-    if (refusal == NULL && array->online != NULL)
-        refusal = "is taking in another disk";
+    if (refusal == NULL && (array->online != NULL || array->removal != NULL))
+        refusal = "is taking in another disk, or taking a slot away";
     if (refusal == NULL && !replace_is_over(array))
         refusal = "is replacing a disk";
     if (refusal != NULL) {
@@ -396,8 +396,8 @@ void array_online_member(struct array *array, unsigned slot, const struct array_
 static const char *why_no_more_slots(const struct array *array)
 {
     const char *refusal = array_refusal(array);
-    if (refusal == NULL && array->online != NULL)
-        refusal = "is taking in another disk";
+    if (refusal == NULL && (array->online != NULL || array->removal != NULL))
+        refusal = "is taking in another disk, or taking a slot away";
     if (refusal == NULL && !replace_is_over(array))
         refusal = "is replacing a disk";
     if (refusal == NULL && array->description.members_count == RAID_MEMBERS_MAX)

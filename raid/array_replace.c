@@ -386,8 +386,8 @@ static void looked(struct label_op *op)
 static const char *array_is_busy(const struct array *array)
 {
     const char *refusal = array_refusal(array);
-    if (refusal == NULL && array->online != NULL)
-        refusal = "is taking in another disk";
+    if (refusal == NULL && (array->online != NULL || array->removal != NULL))
+        refusal = "is taking in another disk, or taking a slot away";
     if (refusal == NULL && !replace_is_over(array))
         refusal = "is replacing a disk already";
     if (refusal == NULL && array->resize != NULL)

@@ -75,4 +75,10 @@ static inline bool array_volume_is_new_side(const struct sb_volume *volume)
  */
 void array_add_member(struct array *array, const struct array_disk *disk, struct array_call *call);
 
+/*
+ * Take the last slot away, on which no volume lies. The call is over when no other member knows of it; then its disk, if
+ * there was one, is lent no more, and no member of any array (unless it could not be erased).
+ */
+void array_remove_member(struct array *array, struct array_call *call);
+
 #endif

@@ -53,7 +53,7 @@ enum relayout_state {
     RELAYOUT_COMMITTING,
 };
 
-enum { RELAYOUT_MOVES = 64 };
+enum { RELAYOUT_MOVES = 64, RELAYOUT_PIECE = 1 << 20 };
 
 /* A row of the new side on its way; piece by piece, if it is a long one. */
 struct relayout_move {
@@ -62,8 +62,13 @@ struct relayout_move {
     uint64_t row;      /* of the new side */
     uint64_t off, end; /* bytes of the volume: the piece, and what is left with it */
     uint64_t len;      /* of the piece */
+    uint64_t at;       /* of a piece that cannot be read as a whole: so much of it was, block by block */
+    bool lost_some;
+    uint8_t lost[RELAYOUT_PIECE / 512 / 8]; /* blocks of 512 bytes that no disk can read */
     struct page **pages;
     struct blk_req req;
+    struct task task; /* it cannot begin, for this reason */
+    enum blk_status status;
 };
 
 struct array_relayout {

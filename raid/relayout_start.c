@@ -311,8 +311,8 @@ static const char *not_now(const struct array *array, unsigned volume)
         refusal = "is moving a volume already";
     if (refusal == NULL && array->resize != NULL)
         refusal = "is giving a volume another size";
-    if (refusal == NULL && (!replace_is_over(array) || array->online != NULL))
-        refusal = "is taking a disk into service";
+    if (refusal == NULL && (!replace_is_over(array) || array->online != NULL || array->removal != NULL))
+        refusal = "is taking a disk into service, or out of it";
     if (refusal == NULL && array->description.volumes[volume].init != SB_INIT_NONE)
         refusal = "is initialising the volume";
     return refusal;

@@ -254,6 +254,34 @@ plant log-without-its-claim-believed 2000:caches:ring \
     cache/log_replay.c 's/if (r->labels\[newest\].generation < log->o.least_generation)/if (false)/'
 plant log-replayed-and-not-flushed 3000:caches:ring \
     cache/log_replay.c '/^static void batch_start(/,/^}/s/blk_submit(r->volume, &r->flush);/r->flush.status = BLK_OK, flush_done(\&r->flush);/'
+plant relayout-position-before-flushed 3000:relayout \
+    raid/relayout_job.c 's/array_flush_start(r->array, &r->flush, flushed);/(r->flush.array = r->array, flushed(\&r->flush));/'
+plant relayout-log-before-flushed 3000:relayout \
+    raid/relayout_job.c 's/array_flush_start(r->array, &r->flush, log_flushed);/(r->flush.array = r->array, log_flushed(\&r->flush));/'
+plant relayout-logged-step-without-its-log 2000:relayout \
+    raid/relayout_job.c 's/r->step.logged ? RELAYOUT_LOGGING : RELAYOUT_COPYING/RELAYOUT_COPYING/'
+plant relayout-split-at-the-wrong-edge 500:relayout \
+    raid/front.c 's/bool in_front = end <= f->position;/bool in_front = end <= f->moving;/'
+plant relayout-window-not-held 2000:relayout \
+    raid/front.c '/^static bool must_wait/,/^}/s/return f->hold != FRONT_HOLD_WRITES || req->op != BLK_READ;/return false;/'
+plant relayout-not-drained 3000:relayout \
+    raid/relayout_job.c '/^static void look/,/^}/s/else if (!quiet_up_to_target(r))/else if (false)/'
+plant relayout-passed-rows-not-forgotten 2000:relayout \
+    raid/relayout_job.c 's/if (map != NULL \&\& region_get(map, row_at(r, r->forgotten)) != REGION_UNWRITTEN)/if (false)/'
+plant relayout-rows-behind-the-end-not-forgotten 3000:relayout \
+    raid/relayout_job.c 's/^        forget_rows(map, rows_that_count_no_more(r, relayout_end(&r->shapes)), map->regions);/        ;/'
+plant relayout-rows-to-come-believed 3000:relayout \
+    raid/relayout_job.c 's/^    forget_rows(map, from, to);/    ;/'
+plant relayout-log-that-counts-forgotten 2000:relayout \
+    raid/relayout_job.c '/^void relayout_begun/,/^}/s/if (logged != r->position)/if (false)/'
+plant relayout-disk-without-the-log-is-whole 4000:relayout \
+    raid/rebuild.c 's/ || relayout_log_counts(array))/)/'
+plant relayout-skips-what-was-written 2000:relayout \
+    raid/relayout_job.c '/^static bool nothing_there/,/^}/s/row + rows) == row + rows \&\&/row + 1) == row + 1 \&\&/'
+plant relayout-free-step-judged-at-its-end 2000:relayout \
+    raid/relayout_step.c '/^static uint64_t free_rows/,/^}/s/if (borders_are_apart(r, border_after(r, border, middle), old))/if (borders_are_apart(r, border_after(r, border, middle), old_border(r, position_at(r, border_after(r, border, middle)))))/'
+plant relayout-sides-lost-one-by-one 3000:relayout \
+    raid/array_members.c 's/if (!relayout_sides(array, volume, sides))/if (relayout_sides(array, volume, sides) || true)/'
 plant log-not-all-that-a-flush-covers 2000:caches:ring \
     cache/commit.c 's/return change || (flush \&\& .*/return change;/'
 }

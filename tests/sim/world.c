@@ -109,7 +109,7 @@ static bool chunk_has_bad(const struct sim *s, unsigned volume, uint64_t row, un
     const struct sb_array *a = array_description(s->array);
     const struct sim_volume *v = &s->volumes[volume];
     struct layout_place place;
-    if (a->bad.count == 0)
+    if (a->bad.count == 0 || s->config.theme == ACT_RELAYOUT) /* there rows are not the model's, and nothing is forgiven */
         return false;
     layout_place(&v->layout, row, role, &place);
     return bad_overlaps(&a->bad, v->first_slot + place.slot, a->volumes[volume].start + place.off,

@@ -278,6 +278,84 @@ Test(relayout, killed_when_a_disk_is_added, .timeout = 240)
         us += 173;
 }
 
+/* --- one less --- */
+
+static void remove_start(struct rig *rig, struct pending *pending)
+{
+    *pending = (struct pending){.call.done = pending_done};
+    array_remove_member(rig->array, &pending->call);
+}
+
+static bool remove_one(struct rig *rig)
+{
+    struct pending pending;
+    remove_start(rig, &pending);
+    cr_assert(testloop_run_until(rig->t, &pending.over));
+    text_format(rig->message, sizeof rig->message, "%s", pending.call.message);
+    return pending.call.error == 0;
+}
+
+Test(relayout, a_disk_is_taken_away_when_nothing_lies_there)
+{
+    struct shape five = {RAID_5, 5, 65536, ROTATE_LEFT_SYMMETRIC, 0},
+                 three = {RAID_5, 3, 65536, ROTATE_LEFT_SYMMETRIC, 0};
+    struct rig *rig = rig_of(5, 48 * MIB, &five, 6 * MIB);
+    struct sb_label label;
+    put(rig, 0xffffff, 100);
+    cr_expect_not(remove_one(rig));
+    cr_expect_not_null(strstr(rig->message, "volume v lies on slot 4"), "%s", rig->message);
+    cr_assert(begin(rig, &three), "%s", rig->message);
+    cr_expect_not(remove_one(rig));
+    cr_expect_not_null(strstr(rig->message, "is moving a volume"), "%s", rig->message);
+    rig_settle(rig);
+    cr_assert(rig_fail(rig, 3), "%s", rig->message); /* one that is well, and one that is not */
+    for (unsigned slot = 4; slot >= 3; slot--) {
+        cr_assert(remove_one(rig), "%s", rig->message);
+        cr_expect_eq(rig_info(rig).members_count, slot);
+        expect(rig, 0xffffff, 100, "one less");
+    }
+    cr_expect_eq(rig_label(rig, 4, &label), SB_NONE);
+    cr_expect_not(remove_one(rig));
+    cr_assert_str_eq(rig_info(rig).state, "optimal");
+    /* The disk is as good as new. */
+    cr_assert(add(rig, 4), "%s", rig->message);
+    cr_assert(remove_one(rig), "%s", rig->message);
+    cr_assert(rig_close(rig), "%s", rig->message);
+    cr_assert(rig_assemble(rig, UINT32_MAX, false), "%s", rig->message);
+    cr_expect_eq(rig_info(rig).members_count, 3);
+    expect(rig, 0xffffff, 100, "started again");
+    expect_redundancy(rig, "started again");
+    rig_destroy(rig);
+}
+
+/* True: it was over by then. */
+static bool removed_and_killed(uint64_t us)
+{
+    struct shape shape = {RAID_5, 3, 65536, ROTATE_LEFT_SYMMETRIC, 0};
+    struct rig *rig = rig_of(4, 34 * MIB, &shape, 2 * MIB);
+    struct pending pending;
+    put(rig, 0xff, 100);
+    remove_start(rig, &pending);
+    rig_wait(rig, us * 1000);
+    bool over = pending.over;
+    rig_kill(rig);
+    cr_assert(rig_assemble(rig, UINT32_MAX, false), "%llu us: %s", (unsigned long long)us, rig->message);
+    rig_settle(rig);
+    unsigned members = rig_info(rig).members_count;
+    cr_assert(members == 3 || (members == 4 && !over), "%llu us: %u members", (unsigned long long)us, members);
+    cr_assert_str_eq(rig_info(rig).state, "optimal");
+    expect(rig, 0xff, 100, "killed when a disk was taken away");
+    rig_destroy(rig);
+    return over;
+}
+
+Test(relayout, killed_when_a_disk_is_taken_away, .timeout = 240)
+{
+    uint64_t us = 50;
+    while (!removed_and_killed(us))
+        us += 97;
+}
+
 /* --- crashes --- */
 
 /* Killed so many microseconds after the beginning, and once more so many after the next start. True: it was over. */
@@ -323,4 +401,59 @@ Test(relayout, killed_at_any_moment_it_goes_on, .timeout = 600)
         while (!killed_after(i, us, us % 3 == 0 ? us / 2 + 700 : us * 7 % 30000, us % 2 == 0))
             us += 331 + us / 9;
     }
+}
+
+/* --- what is lost --- */
+
+/* A byte of the volume cannot be read by its disk any more, nor can the parity of its row. */
+static void lose_block(struct rig *rig, uint64_t off)
+{
+    const struct sb_array *a = array_description(rig->array);
+    struct layout layout;
+    cr_assert(superblock_layout(a, &a->volumes[0], &layout));
+    uint64_t row = off / layout.row_data, column = off % layout.spec.chunk;
+    const unsigned roles[] = {(unsigned)(off % layout.row_data / layout.spec.chunk), layout.data};
+    for (unsigned i = 0; i < 2; i++) {
+        struct layout_place place;
+        layout_place(&layout, row, roles[i], &place);
+        fault_add(rig->dev[place.slot],
+                  &(struct fault_rule){.ops = 1u << BLK_READ,
+                                       .off = a->data_start + a->volumes[0].start + place.off + round_down(column, 512),
+                                       .len = 512,
+                                       .status = BLK_MEDIA,
+                                       .until_written = true});
+    }
+}
+
+/* A block that no disk can read is lost on the new side as well, and only that one; a write ends it. */
+Test(relayout, a_block_that_is_lost_stays_so_and_the_rest_is_moved)
+{
+    static const uint64_t lost = 3 * MIB + 20480;
+    struct shape from = {RAID_5, 4, 65536, ROTATE_LEFT_SYMMETRIC, 0}, to = {RAID_5, 4, 16384, ROTATE_LEFT_SYMMETRIC, 0};
+    struct rig *rig = rig_of(4, 48 * MIB, &from, 6 * MIB);
+    uint8_t *bytes = malloc(MIB), *want = malloc(MIB);
+    put(rig, 0xffffff, 100);
+    lose_block(rig, lost);
+    cr_assert(begin(rig, &to), "%s", rig->message);
+    rig_settle(rig);
+    expect_shape(rig, &to, "with a lost block");
+    for (unsigned restart = 0; restart < 2; restart++) {
+        for (unsigned i = 0; i < 24; i++)
+            cr_assert(i == lost / PIECE || rig_has(rig, (uint64_t)i * PIECE, PIECE, 100 + i), "piece %u", i);
+        uint64_t piece = round_down(lost, PIECE);
+        test_fill(want, PIECE, 100 + lost / PIECE);
+        for (uint64_t at = 0; at < PIECE; at += 512) {
+            enum blk_status status = test_io(rig->t, rig_volume(rig), BLK_READ, 0, piece + at, bytes, 512);
+            cr_assert_eq(status, piece + at == lost ? BLK_MEDIA : BLK_OK, "%llu", (unsigned long long)at);
+            cr_assert(status != BLK_OK || memcmp(bytes, want + at, 512) == 0, "%llu", (unsigned long long)at);
+        }
+        cr_assert(rig_close(rig), "%s", rig->message);
+        cr_assert(rig_assemble(rig, UINT32_MAX, false), "%s", rig->message);
+    }
+    rig_put(rig, lost, 512, 7);
+    cr_assert(rig_has(rig, lost, 512, 7));
+    expect_redundancy(rig, "written again");
+    free(bytes);
+    free(want);
+    rig_destroy(rig);
 }
