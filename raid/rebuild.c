@@ -106,7 +106,7 @@ static uint64_t slots_of(const struct array *array, unsigned volume)
 
 static bool wanted(const struct array *array, unsigned volume)
 {
-    return (rebuilding_slots(array) & slots_of(array, volume)) != 0 &&
+    return !relayout_side_is_idle(array, volume) && (rebuilding_slots(array) & slots_of(array, volume)) != 0 &&
            array->volumes[volume].jobs[JOB_REBUILD].position < array->volumes[volume].layout.rows;
 }
 

@@ -398,13 +398,23 @@ static bool quiet_up_to_target(const struct array_relayout *r)
                               : !volume_busy_within(old, 0, r->target);
 }
 
+/*
+ * Rows beyond the position are UNWRITTEN in memory since the last start (relayout_maps_loaded), whatever the members have of
+ * a step that was given up. What is passed is what they have.
+ */
+static void skipped(struct task *task)
+{
+    commit(container_of(task, struct array_relayout, skipped));
+}
+
 static void drained(struct array_relayout *r)
 {
     forget_passed(r, r->position);
     r->next = 0;
     r->ending = r->failed = false;
     if (nothing_there(r)) {
-        commit(r);
+        r->unwritten = (struct region_change){.region = r->step.row, .to = REGION_UNWRITTEN, .task = &r->skipped};
+        map_store_change(map_of(r, r->new), &r->unwritten);
         return;
     }
     if (r->skips) /* somebody wrote there before the window was closed */
@@ -548,6 +558,13 @@ bool relayout_sides(const struct array *array, unsigned volume, unsigned sides[2
     return true;
 }
 
+bool relayout_side_is_idle(const struct array *array, unsigned volume)
+{
+    unsigned sides[2];
+    return relayout_sides(array, volume, sides) && sides[0] != volume && sides[1] != volume &&
+           sm_state(&array->relayout->state) == RELAYOUT_RESTING;
+}
+
 void relayout_recount(struct array *array)
 {
     if (array->relayout != NULL && array->relayout->log != NULL)
@@ -653,6 +670,7 @@ int relayout_open(struct array *array, char *why, size_t why_len)
     r->allowed = relayout_passed(r, r->position);
     r->look.fire = look;
     r->waited_for.run = waited_for;
+    r->skipped.run = skipped;
     sm_init(&r->state, states, ARRAY_LENGTH(states), RELAYOUT_RESTING);
     int error = relayout_moves_init(r) ? relayout_log_open(r, why, why_len) : -ENOMEM;
     if (error == 0 &&

@@ -81,11 +81,13 @@ struct array_relayout {
 
     /* The step. */
     struct relayout_step step;
-    uint64_t target; /* the position at its end */
-    uint64_t next;   /* rows of it that were begun */
-    bool skips;      /* nothing is to be moved */
-    bool ending;     /* J3: no further than `rows` of the step */
-    bool failed;     /* a row of it could not be moved */
+    uint64_t target;                /* the position at its end */
+    uint64_t next;                  /* rows of it that were begun */
+    bool skips;                     /* nothing is to be moved */
+    struct region_change unwritten; /* then it is on disk that the new side has nothing there */
+    struct task skipped;
+    bool ending; /* J3: no further than `rows` of the step */
+    bool failed; /* a row of it could not be moved */
     enum blk_status status;
     unsigned moving; /* rows under way */
     struct timer look;
@@ -129,6 +131,8 @@ bool relayout_still(const struct array *array);
 void relayout_frozen(struct array *array);
 /* Is this volume one of both sides? Those that hold something of it; SB_VOLUMES_MAX: that one holds nothing. */
 bool relayout_sides(const struct array *array, unsigned volume, unsigned sides[2]);
+/* It is one of them, holds nothing, and no row of it is under way. */
+bool relayout_side_is_idle(const struct array *array, unsigned volume);
 void relayout_recount(struct array *array); /* as volume_recount(): of the log */
 void relayout_members_changed(struct array *array);
 /* Its rows count in the log, or are on their way there: a disk that lacks them is not to be read. */

@@ -457,3 +457,44 @@ Test(relayout, a_block_that_is_lost_stays_so_and_the_rest_is_moved)
     free(want);
     rig_destroy(rig);
 }
+
+/* --- how fast --- */
+
+struct disks {
+    const char *name;
+    uint64_t rate, request_ns, seek_ns;
+    double least;
+};
+
+static void disks_are(struct rig *rig, const struct disks *disks)
+{
+    for (unsigned slot = 0; slot < rig->count; slot++) {
+        rig->mem[slot]->rate = disks->rate;
+        rig->mem[slot]->request_ns = disks->request_ns;
+        rig->mem[slot]->seek_ns = disks->seek_ns;
+        rig->mem[slot]->dev.info.rotational = rig->dev[slot]->info.rotational = disks->seek_ns != 0;
+    }
+}
+
+/* docs/relayout.md, "What it costs": what the disks can do at the most. */
+Test(relayout, an_idle_array_grows_at_the_rate_of_its_disks, .timeout = 240)
+{
+    static const struct disks disks[] = {{"rotating", 30000000, 500000, 8000000, 0.38},
+                                         {"solid", 100000000, 200000, 0, 0.68}};
+    struct shape from = {RAID_5, 3, 65536, ROTATE_LEFT_SYMMETRIC, 0}, to = {RAID_5, 4, 65536, ROTATE_LEFT_SYMMETRIC, 0};
+    for (unsigned i = 0; i < ARRAY_LENGTH(disks); i++) {
+        struct rig *rig = rig_of(4, 160 * MIB, &from, 200 * MIB);
+        struct array_relayout_progress progress;
+        cr_assert_eq(rig_fill(rig, "v", 3, 4 * MIB), BLK_OK);
+        testloop_run(rig->t);
+        disks_are(rig, &disks[i]);
+        uint64_t begun = rig->t->loop.now_ns;
+        cr_assert(begin(rig, &to), "%s", rig->message);
+        while (array_relayout_progress(rig->array, &progress))
+            rig_wait(rig, 10000000);
+        double seconds = (double)(rig->t->loop.now_ns - begun) / 1e9;
+        double bound = 2.0 * (double)(200 * MIB) / 3 / (double)disks[i].rate;
+        cr_expect_geq(bound / seconds, disks[i].least, "%s: %.3f", disks[i].name, bound / seconds);
+        rig_destroy(rig);
+    }
+}
