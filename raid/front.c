@@ -52,6 +52,11 @@ static bool all_passed(const struct front *f)
     return f->position == (f->backward ? 0 : f->dev.info.size);
 }
 
+static bool none_passed(const struct front *f)
+{
+    return f->position == (f->backward ? f->dev.info.size : 0);
+}
+
 /* --- pairs --- */
 
 static void pair_begin(struct front *f, struct front_pair *pair, struct blk_req *req);
@@ -148,6 +153,8 @@ static void route(struct front *f, struct blk_req *req)
         volume_take(f->sides[OLD_SIDE].volume, req);
     } else if (req->op == BLK_FLUSH && all_passed(f)) { /* what the old side had is durable on the new one */
         volume_take(f->sides[NEW_SIDE].volume, req);
+    } else if (req->op == BLK_FLUSH && none_passed(f)) {
+        volume_take(f->sides[OLD_SIDE].volume, req);
     } else if (req->op == BLK_FLUSH) {
         pair_start(f, req);
     } else if (must_wait(f, req) && f->hold == FRONT_REFUSE) {
@@ -183,6 +190,25 @@ static bool front_block_status(struct blkdev *dev, uint64_t off, uint64_t len, u
     return volume->ops->block_status(volume, off, len, extent);
 }
 
+/* --- telling --- */
+
+static void look_at_health(struct front *f)
+{
+    static const enum blk_event events[] = {BLK_EVENT_RESTORED, BLK_EVENT_DEGRADED, BLK_EVENT_FAILED};
+    enum health now = HEALTHY;
+    for (unsigned side = 0; side < SIDES && f->sides[side].volume != NULL; side++) {
+        const struct volume *v = f->sides[side].volume;
+        if (is_split(f) && (side == OLD_SIDE ? all_passed(f) : none_passed(f))) /* it holds nothing */
+            continue;
+        enum health health = volume_failed(v) ? FAILED : volume_degraded(v) ? DEGRADED : HEALTHY;
+        now = MAX(now, health);
+    }
+    if (now == f->announced)
+        return;
+    f->announced = now;
+    blk_notify(&f->dev, events[now]);
+}
+
 /* --- the window --- */
 
 static void release(struct front *f)
@@ -207,6 +233,7 @@ void front_move(struct front *f, uint64_t position)
 {
     f->position = position;
     front_window(f, position, FRONT_PASS);
+    look_at_health(f);
 }
 
 bool front_is_waited_for(const struct front *f)
@@ -214,22 +241,7 @@ bool front_is_waited_for(const struct front *f)
     return !STAILQ_EMPTY(&f->held);
 }
 
-/* --- telling --- */
-
-static void look_at_health(struct front *f)
-{
-    static const enum blk_event events[] = {BLK_EVENT_RESTORED, BLK_EVENT_DEGRADED, BLK_EVENT_FAILED};
-    enum health now = HEALTHY;
-    for (unsigned side = 0; side < SIDES && f->sides[side].volume != NULL; side++) {
-        const struct volume *v = f->sides[side].volume;
-        enum health health = volume_failed(v) ? FAILED : volume_degraded(v) ? DEGRADED : HEALTHY;
-        now = MAX(now, health);
-    }
-    if (now == f->announced)
-        return;
-    f->announced = now;
-    blk_notify(&f->dev, events[now]);
-}
+/* --- events --- */
 
 static void side_event(struct blk_watcher *watcher, struct blkdev *dev, enum blk_event event)
 {

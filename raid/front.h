@@ -12,7 +12,7 @@
  * F2  A request that touches the window waits as a whole, if it is to wait there (enum front_hold), in order of
  *    arrival; and
  *     goes its way when the window is gone. A read that need not wait is the old side's.
- * F3  A flush is one of both sides.
+ * F3  A flush is one of both sides, as far as they hold something.
  * F4  A request that was passed on is its side's: the position moves without looking back at it. Who is to overwrite
  *    what
  *     it reads or writes asks that side first (volume_busy_within()).

@@ -98,7 +98,7 @@ static void sides_join(struct array_relayout *r)
 static bool old_side_is_quiet(const struct array_relayout *r)
 {
     const struct array_volume *old = &r->array->volumes[r->old];
-    return front_is_joinable(old->front) && !volume_busy_within(old->volume, 0, r->shapes.size) &&
+    return front_is_joinable(old->front) && volume_is_quiet(old->volume) &&
            (old->map == NULL || map_store_idle(old->map));
 }
 

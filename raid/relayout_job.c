@@ -419,6 +419,8 @@ static void drained(struct array_relayout *r)
     }
     if (r->skips) /* somebody wrote there before the window was closed */
         step_choose(r);
+    if (r->step.logged)
+        relayout_log_begin(r);
     sm_move(&r->state, r->step.logged ? RELAYOUT_LOGGING : RELAYOUT_COPYING);
     front_window(front_of(r), r->target, FRONT_HOLD_WRITES);
     pump(r);

@@ -162,6 +162,7 @@ void relayout_moved(struct array_relayout *r);
 /* --- relayout_log.c --- */
 /* 0 or -errno with `why`. */
 int relayout_log_open(struct array_relayout *r, char *why, size_t why_len);
+void relayout_log_begin(struct array_relayout *r); /* a step: nothing is in the log */
 void relayout_log_undo(struct array_relayout *r); /* never used, or closed */
 
 /* --- relayout_end.c --- */

@@ -2,13 +2,13 @@
  * The log of a relayout: the new side's layout over the headroom of the members, as a volume that nobody but the steps
  * uses. See raid/relayout_job.h.
  *
- * It is written as whole rows, and read as rows are: also without a member, as far as the new shape bears that. Its
- * map is in
- * memory only: rows are DIRTY from the beginning, so that nothing about them need be written down; what they hold
- * counts when the description says so, and no job looks at them. So after a crash, when the log counts, its rows are
- * whole: they
- * were flushed before. The list of bad blocks is about the data area, and takes none from here: a log that
- * a member does not take is one that failed, and its step is not made.
+ * A step begins with rows that are UNWRITTEN: so the first write of each fills all of it, and what lay there before, or is
+ * on a disk that was away, has no part in its redundancy.
+ *
+ * Its map is in memory only, and no job looks at it. What rows hold counts when the description says so: they were flushed
+ * before, and are DIRTY after a start. It is read as rows are, also without a member, as far as the new shape bears that. The list of bad
+ * blocks is about the data area, and takes none from here: a log that a member does not take is one that failed, and its
+ * step is not made.
  */
 #include <errno.h>
 
@@ -80,6 +80,12 @@ static bool map_init(struct array_relayout *r, const struct layout *layout)
     for (uint64_t row = 0; row < layout->rows; row++)
         region_set(&r->log_map, row, REGION_DIRTY);
     return true;
+}
+
+void relayout_log_begin(struct array_relayout *r)
+{
+    for (uint64_t row = 0; r->log_map.regions > 0 && row < r->step.rows; row++)
+        region_set(&r->log_map, row, REGION_UNWRITTEN);
 }
 
 int relayout_log_open(struct array_relayout *r, char *why, size_t why_len)

@@ -131,6 +131,7 @@ void volume_set_size(struct volume *volume, uint64_t size);
 void volume_set_layout(struct volume *volume, const struct layout *layout);
 bool volume_busy_from(const struct volume *volume, uint64_t off);
 /* The same, of requests for bytes from `from` up to `to`, and of what is still corrected after them. */
+bool volume_is_quiet(const struct volume *volume); /* nothing at all, flushes included */
 bool volume_busy_within(const struct volume *volume, uint64_t from, uint64_t to);
 void volume_give_back(struct volume *volume, struct blk_req *req); /* its `done` is the caller's, all else is set here */
 

@@ -393,6 +393,12 @@ static bool line_waits_within(const struct cutter *c, uint64_t from, uint64_t to
     return false;
 }
 
+bool volume_is_quiet(const struct volume *v)
+{
+    return v->runs.free_count == v->runs.count && v->rows.free_count == v->rows.count &&
+           STAILQ_EMPTY(&v->data_cutter.line) && STAILQ_EMPTY(&v->zero_cutter.line);
+}
+
 bool volume_busy_within(const struct volume *v, uint64_t from, uint64_t to)
 {
     for (unsigned i = 0; i < v->runs.count; i++)

@@ -282,6 +282,8 @@ plant relayout-skipped-before-the-map-is-on-disk 8000:relayout \
     raid/relayout_job.c 's/^        map_store_change(map_of(r, r->new), &r->unwritten);/        commit(r);/'
 plant relayout-row-under-way-not-rebuilt 8000:relayout \
     raid/relayout_job.c '/^bool relayout_side_is_idle/,/^}/s/sm_state(.*RELAYOUT_RESTING/true/'
+plant relayout-log-over-what-was-there 8000:relayout \
+    raid/relayout_log.c 's/region_set(&r->log_map, row, REGION_UNWRITTEN);/;/'
 plant relayout-free-step-judged-at-its-end 2000:relayout \
     raid/relayout_step.c '/^static uint64_t free_rows/,/^}/s/if (borders_are_apart(r, border_after(r, border, middle), old))/if (borders_are_apart(r, border_after(r, border, middle), old_border(r, position_at(r, border_after(r, border, middle)))))/'
 plant relayout-sides-lost-one-by-one 3000:relayout \
