@@ -26,11 +26,19 @@ static void end_over(struct array_relayout *r)
     jobs_saved(array);
 }
 
+/* Its memory may be gone before `over` runs. */
+static void log_close(struct array_relayout *r, void (*over)(struct task *))
+{
+    struct volume *log = r->log;
+    r->log = NULL;
+    r->closed = (struct task){.run = over};
+    blk_close(volume_dev(log), &r->closed);
+}
+
 static void log_closed(struct task *task)
 {
     struct array_relayout *r = container_of(task, struct array_relayout, closed);
     region_map_fini(&r->log_map);
-    r->log = NULL;
     end_over(r);
 }
 
@@ -41,8 +49,7 @@ static void old_side_closed(struct task *task)
         end_over(r);
         return;
     }
-    r->closed = (struct task){.run = log_closed};
-    blk_close(volume_dev(r->log), &r->closed);
+    log_close(r, log_closed);
 }
 
 static void end_committed(struct task *task)
@@ -131,7 +138,6 @@ static void closed(struct task *task)
 {
     struct array_relayout *r = container_of(task, struct array_relayout, closed);
     region_map_fini(&r->log_map);
-    r->log = NULL;
     loop_defer(r->array->loop, r->close_over);
 }
 
@@ -141,7 +147,6 @@ bool relayout_close(struct array *array, struct task *over)
     if (r == NULL || r->log == NULL)
         return false;
     r->close_over = over;
-    r->closed = (struct task){.run = closed};
-    blk_close(volume_dev(r->log), &r->closed);
+    log_close(r, closed);
     return true;
 }
