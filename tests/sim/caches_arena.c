@@ -262,6 +262,8 @@ bool arena_give_up(struct sim_cache *c)
     sim_trace(s, "%s: what was in its arena is given up", volume_of(c)->name);
     array_volume_keep(s->array, c->volume, "cache", NULL, &call.call);
     sim_wait(s, &call.over, "a claim is being given up");
+    if (s->crashed) /* then it is, or it is not */
+        model_cache_lost(volume_of(c)->model, true);
     if (call.call.error != 0 || s->crashed) {
         SIM_CHECK(s, s->crashed || s->doomed || !s->config.strict, "a claim cannot be given up: %s", call.call.message);
         return false;

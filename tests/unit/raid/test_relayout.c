@@ -394,13 +394,35 @@ static bool killed_after(unsigned pair, uint64_t us, uint64_t again, bool more_w
     return over;
 }
 
-Test(relayout, killed_at_any_moment_it_goes_on, .timeout = 600)
+/* In parts, which may run side by side. */
+enum { KILLED_PARTS = 4 };
+static void kill_at_any_moment(unsigned part)
 {
-    for (unsigned i = 0; i < ARRAY_LENGTH(pairs); i++) {
+    for (unsigned i = part; i < ARRAY_LENGTH(pairs); i += KILLED_PARTS) {
         uint64_t us = 37;
         while (!killed_after(i, us, us % 3 == 0 ? us / 2 + 700 : us * 7 % 30000, us % 2 == 0))
-            us += 331 + us / 9;
+            us += 331 + us / 6;
     }
+}
+
+Test(relayout, killed_at_any_moment_it_goes_on)
+{
+    kill_at_any_moment(0);
+}
+
+Test(relayout, killed_at_any_moment_it_goes_on_second_part)
+{
+    kill_at_any_moment(1);
+}
+
+Test(relayout, killed_at_any_moment_it_goes_on_third_part)
+{
+    kill_at_any_moment(2);
+}
+
+Test(relayout, killed_at_any_moment_it_goes_on_fourth_part)
+{
+    kill_at_any_moment(3);
 }
 
 /* --- what is lost --- */
